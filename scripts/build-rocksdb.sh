@@ -18,7 +18,7 @@ source_of() {
     sed -n "s|^.*\"manifest_path\":\"\\(.*/$1-[0-9][^/]*\\)/Cargo.toml\".*$|\\1|p" | head -n 1
 }
 
-metadata=$(cd "$manifest_dir" && cargo metadata --format-version 1 --locked 2>/dev/null)
+metadata=$(cd "$manifest_dir" && cargo metadata --quiet --format-version 1 --locked)
 rocksdb=$(source_of librocksdb-sys)
 lz4=$(source_of lz4-sys)
 zstd=$(source_of zstd-sys)
@@ -53,9 +53,12 @@ for list in "$work"/unit*.list; do
   sed 's|^\(.*\)$|#include "\1"|' "$list" > "${list%.list}.cc"
 done
 
-# Four units at once at most: each takes about 1.5 GiB.
+# Four units at once at most, and as many as fit into memory: each takes about 1.5 GiB.
 jobs=$(nproc)
+fitting=$(awk '/^MemAvailable:/ { print int($2 / 1600000) }' /proc/meminfo)
+[ "$jobs" -le "$fitting" ] || jobs=$fitting
 [ "$jobs" -le 4 ] || jobs=4
+[ "$jobs" -ge 1 ] || jobs=1
 echo "Building RocksDB $(basename "$rocksdb" | sed 's/.*+//') once into $cache_dir (about 5 minutes on two cores)" >&2
 includes="-I$rocksdb/rocksdb/include -I$rocksdb/rocksdb -I$rocksdb -I$lz4/liblz4/lib -I$zstd/zstd/lib"
 export flags includes work unit_count
