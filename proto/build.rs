@@ -48,14 +48,21 @@ fn compile(root: &Path) -> Result<FileDescriptorSet, protox::Error> {
     let mut compiler = protox::Compiler::new([root])?;
     compiler.include_imports(true).include_source_info(true);
     compiler.open_files(PUBLIC_FILES.iter().chain(PRIVATE_FILES).map(|name| root.join(name)))?;
-    Ok(compiler.file_descriptor_set())
+    let mut files = compiler.file_descriptor_set();
+    for file in &mut files.file {
+        // The comments of foreign files hold indented JSON, which rustdoc would take for code.
+        if !file.package().starts_with("wharf.") {
+            file.source_code_info = None;
+        }
+    }
+    Ok(files)
 }
 
 /// The public files with all they import, each after its imports as reflection clients expect, without comments.
 fn public_subset(all: &FileDescriptorSet) -> FileDescriptorSet {
     let mut wanted: BTreeSet<&str> = PUBLIC_FILES.iter().copied().collect();
     // The set is in dependency order, so one pass from the end reaches every import.
-    for file in all.file.iter().rev().filter(|file| !file.name().is_empty()) {
+    for file in all.file.iter().rev() {
         if wanted.contains(file.name()) {
             wanted.extend(file.dependency.iter().map(String::as_str));
         }

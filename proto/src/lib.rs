@@ -3,10 +3,13 @@
 //! * [`v1`]: the public API (`wharf.v1`). With the feature `rpc` also its services and clients.
 //! * [`persisted`]: what lies on disks (`wharf.persisted.v1`). Never sent to clients.
 //! * [`google_rpc`]: `google.rpc.Status` and the details of errors.
-//! * `error` (feature `rpc`): the one mapping between [`v1::ErrorReason`] and gRPC statuses.
+//! * `error` (feature `rpc`): errors of the public API, the one mapping between [`v1::ErrorReason`] and gRPC statuses.
 //!
 //! Every `bytes` field is a [`bytes::Bytes`], so that decoding from a `Bytes` copies no payload. Without the feature `rpc`
 //! the crate knows no transport, and pure crates may use its messages.
+
+#[cfg(feature = "rpc")]
+pub mod error;
 
 pub use google::rpc as google_rpc;
 pub use wharf::{persisted, v1};
