@@ -5,9 +5,13 @@
 //! [`Vfs::lock_dir`]). What is durable: file contents after [`VfsFile::sync_data`], names (create, rename, remove)
 //! after [`Vfs::sync_dir`] of the parent.
 
+mod real;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+pub use real::RealVfs;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
