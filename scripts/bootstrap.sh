@@ -34,6 +34,18 @@ libclang_package() {
   fi
 }
 
+# Runs apt-get quietly; what it printed is shown if it fails.
+apt_get() {
+  local log
+  log=$(mktemp)
+  if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" </dev/null >"$log" 2>&1; then
+    cat "$log" >&2
+    rm -f "$log"
+    die "apt-get $1 failed"
+  fi
+  rm -f "$log"
+}
+
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then
     "$@"
@@ -54,7 +66,7 @@ install_packages() {
     exit 1
   fi
   say "missing: ${missing[*]}; installing by apt"
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update >&2
+  apt_get update
   local packages=() package
   for package in "${missing[@]}"; do
     [ "$package" != libclang ] || package=$(libclang_package)
@@ -62,7 +74,7 @@ install_packages() {
     packages+=("$package")
   done
   say "apt-get install ${packages[*]}"
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${packages[@]}" </dev/null >&2
+  apt_get install -y --no-install-recommends "${packages[@]}"
 }
 
 [ "$(uname -s)" = Linux ] || die "Wharf builds and runs on Linux; this is $(uname -s)."
