@@ -8,4 +8,7 @@
 //! Main types: [`log::Log`] (the single writer of a partition), [`log::LogReader`] (any number beside it),
 //! [`data_dir::DataDir`] (what all partitions of a disk share), [`checkpoint::Checkpoint`], [`vfs::Vfs`].
 
+pub mod checkpoint;
+mod framed;
+mod index;
 pub mod vfs;

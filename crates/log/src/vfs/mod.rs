@@ -5,12 +5,14 @@
 //! [`Vfs::lock_dir`]). What is durable: file contents after [`VfsFile::sync_data`], names (create, rename, remove)
 //! after [`Vfs::sync_dir`] of the parent.
 
+mod memory;
 mod real;
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use memory::{CrashPolicy, Fault, MemoryVfs, Operation, PAGE_BYTES, SECTOR_BYTES};
 pub use real::RealVfs;
 
 /// How a file is opened.
@@ -141,4 +143,10 @@ pub trait VfsFile: Send + Sync {
     /// Those of the operating system. Nothing written before may be trusted after one: a second call may
     /// succeed without having written (T23).
     fn sync_data(&self) -> io::Result<()>;
+}
+
+/// Whether an error says that the disk or a quota is full: the one kind that leaves a file usable (R17).
+#[must_use]
+pub fn is_out_of_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
