@@ -55,6 +55,8 @@ mod error;
 mod header;
 mod record;
 mod sealed;
+#[cfg(test)]
+mod tests;
 mod unsealed;
 mod varint;
 
