@@ -8,7 +8,11 @@
 //! Main types: [`log::Log`] (the single writer of a partition), [`log::LogReader`] (any number beside it),
 //! [`data_dir::DataDir`] (what all partitions of a disk share), [`checkpoint::Checkpoint`], [`vfs::Vfs`].
 
+pub mod batch;
 pub mod checkpoint;
+pub mod epochs;
+pub mod flush;
 mod framed;
 mod index;
+pub mod producer;
 pub mod vfs;

@@ -50,6 +50,7 @@
 
 mod builder;
 mod codec;
+mod control;
 mod entry;
 mod error;
 mod header;
@@ -61,6 +62,7 @@ mod unsealed;
 mod varint;
 
 pub use builder::BatchBuilder;
+pub use control::{ControlError, ControlRecord};
 pub use entry::{EntrySource, REQUEST_ENTRY_BYTES, RequestEntry};
 pub use error::BatchError;
 pub use header::{BATCH_HEADER_BYTES, BatchHeader, BatchKind};
