@@ -1,0 +1,370 @@
+//! The controller as the rest of the process sees it.
+
+use std::ops::Range;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use raft::eraftpb::{Entry, EntryType, Message, Snapshot};
+use tokio::sync::{oneshot, watch};
+use wharf_metadata::codec::{self, DecodeError};
+use wharf_metadata::{
+    AllocateProducerIds, ClusterId, Delta, Image, METADATA_VERSION, METADATA_VERSION_FEATURE, NodeEpoch,
+    Outcome, Record, Topic, apply,
+};
+use wharf_types::{BrokerEpoch, NodeId};
+
+use crate::commands::{
+    self, AlterTopicRequest, CreateTopicRequest, DeleteTopicRequest, Registration, TopicAltered, TopicCreated,
+    TopicDeleted, Validation,
+};
+use crate::config::{Bootstrap, ControllerConfig};
+use crate::driver::{Answer, Driver, DriverError, Input, Published, Status};
+use crate::error::{CommandError, OpenError};
+use crate::storage::{Damage, METADATA_DIR, RaftStore, exists};
+use crate::transport::Transport;
+
+/// Opens controllers.
+#[derive(Clone, Copy, Debug)]
+pub struct Controller;
+
+impl Controller {
+    /// Opens the log, or makes it at a first start, starts the driver's thread and waits until this voter leads or knows
+    /// a leader and its image is current. A sole voter is there within a few writes.
+    ///
+    /// # Errors
+    /// [`OpenError`]. A damaged log is never changed, replaced or truncated here (R3).
+    pub async fn open(config: ControllerConfig, transport: impl Transport) -> Result<ControllerHandle, OpenError> {
+        if config.node_id.value() == 0 {
+            return Err(OpenError::InvalidConfig { reason: "the id of a controller is at least 1" });
+        }
+        if !config.voters.contains(&config.node_id) {
+            return Err(OpenError::InvalidConfig { reason: "the voters must contain this controller" });
+        }
+        let opening = config.clone();
+        // RocksDB reads and syncs: not on a worker of the runtime.
+        let opened = tokio::task::spawn_blocking(move || open_store(&opening)).await;
+        let (store, image) = opened.map_err(|panic| {
+            OpenError::Driver(DriverError::Panicked { reason: panic.to_string() })
+        })??;
+        let handle = start(store, image, config, Box::new(transport))?;
+        match handle.wait_ready().await {
+            Ok(()) => Ok(handle),
+            Err(error) => {
+                handle.shutdown().await;
+                Err(error)
+            }
+        }
+    }
+}
+
+fn start(
+    store: RaftStore,
+    image: Image,
+    config: ControllerConfig,
+    transport: Box<dyn Transport>,
+) -> Result<ControllerHandle, OpenError> {
+    let (inputs, received) = sync_channel(config.queue.max(1));
+    let (image_sender, image_receiver) = watch::channel(Arc::new(image.clone()));
+    let initial = Status { leader: None, leads: false, term: 0, ready: false };
+    let (status_sender, status) = watch::channel(initial);
+    let (failure_sender, failure) = watch::channel(None);
+    let published = Published { image: image_sender, status: status_sender, failure: failure_sender };
+    let random = (rand::random(), ClusterId::from_bytes(*uuid::Uuid::new_v4().as_bytes()));
+    let (queue, timeout) = (config.queue, config.command_timeout);
+    let driver =
+        Driver::new(store, image, published, transport, config, random).map_err(OpenError::Driver)?;
+    let thread = std::thread::Builder::new().name("wharf-controller".to_owned());
+    let thread = thread.spawn(move || driver.run(&received)).map_err(OpenError::Thread)?;
+    let thread = Mutex::new(Some(thread));
+    let shared = Shared { inputs, image: image_receiver, status, failure, thread, queue, timeout };
+    Ok(ControllerHandle { shared: Arc::new(shared) })
+}
+
+/// Opens the log with its image, making a new log where that is right.
+fn open_store(config: &ControllerConfig) -> Result<(RaftStore, Image), OpenError> {
+    let path = config.data_dir.join(METADATA_DIR);
+    let raft_id = u64::from(config.node_id.value());
+    if !exists(&config.data_dir) {
+        if config.bootstrap == Bootstrap::Refuse {
+            return Err(OpenError::Missing { path });
+        }
+        let voters: Vec<u64> = config.voters.iter().map(|voter| u64::from(voter.value())).collect();
+        RaftStore::create(&config.data_dir, raft_id, &first_snapshot(&Image::empty(1), &voters))?;
+    }
+    let damaged = |damage: Damage| match damage {
+        Damage::Database(ref error) if is_lock_error(error) => OpenError::InUse { path: path.clone() },
+        Damage::NewerFormat { .. }
+        | Damage::Image { source: DecodeError::UnknownFormat { .. }, .. }
+        | Damage::Record { source: DecodeError::UnknownRecord, .. } => {
+            OpenError::NewerVersion { path: path.clone(), reason: damage.to_string() }
+        }
+        damage => OpenError::Damaged { path: path.clone(), damage },
+    };
+    let store = RaftStore::open(&config.data_dir, config.sync_mode).map_err(damaged)?;
+    if store.raft_id() != raft_id {
+        return Err(OpenError::WrongNode { path, expected: raft_id, actual: store.raft_id() });
+    }
+    let image = load_image(&store).map_err(damaged)?;
+    let version = image.feature(METADATA_VERSION_FEATURE);
+    if version > METADATA_VERSION {
+        let reason = format!("{METADATA_VERSION_FEATURE} is {version}; this version knows {METADATA_VERSION}");
+        return Err(OpenError::NewerVersion { path, reason });
+    }
+    Ok((store, image))
+}
+
+/// The image of the log's snapshot, and whether every record after it can be read.
+fn load_image(store: &RaftStore) -> Result<Image, Damage> {
+    let snapshot = store.read_snapshot()?;
+    let index = snapshot.get_metadata().index;
+    let image = codec::decode_snapshot(snapshot.data).map_err(|source| Damage::Image { index, source })?;
+    if image.applied_index() != index {
+        return Err(Damage::ImageIndex { snapshot: index, image: image.applied_index() });
+    }
+    let normal = |entry: &&Entry| entry.get_entry_type() == EntryType::EntryNormal;
+    for entry in store.entries().filter(normal) {
+        codec::decode_record(entry.data.clone())
+            .map_err(|source| Damage::Record { index: entry.index, source })?;
+    }
+    Ok(image)
+}
+
+/// The snapshot from which every voter of a new log starts, equal on all (facts.md section 2).
+pub(crate) fn first_snapshot(image: &Image, voters: &[u64]) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    snapshot.set_data(codec::encode_snapshot(image));
+    let meta = snapshot.mut_metadata();
+    meta.index = image.applied_index();
+    meta.term = 1;
+    meta.mut_conf_state().set_voters(voters.to_vec());
+    snapshot
+}
+
+/// RocksDB tells a held lock from other IO errors only by its text.
+fn is_lock_error(error: &rocksdb::Error) -> bool {
+    error.kind() == rocksdb::ErrorKind::IOError
+        && ["lock hold by current process", "While lock file"].iter().any(|text| error.as_ref().contains(text))
+}
+
+#[derive(Debug)]
+struct Shared {
+    inputs: SyncSender<Input>,
+    image: watch::Receiver<Arc<Image>>,
+    status: watch::Receiver<Status>,
+    failure: watch::Receiver<Option<DriverError>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    queue: usize,
+    timeout: Duration,
+}
+
+/// A handle to a running controller. Clones are cheap; the controller stops with [`ControllerHandle::shutdown`], or
+/// when the last handle goes.
+///
+/// Commands return when their record is applied and the image shows it. Dropping a command's future does not take the
+/// command back.
+#[derive(Clone, Debug)]
+pub struct ControllerHandle {
+    shared: Arc<Shared>,
+}
+
+impl ControllerHandle {
+    /// The newest image.
+    #[must_use]
+    pub fn image(&self) -> Arc<Image> {
+        Arc::clone(&self.shared.image.borrow())
+    }
+
+    /// The images as they come; some may be skipped. Ends when the controller stops.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<Arc<Image>> {
+        self.shared.image.clone()
+    }
+
+    /// Who leads.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared.status.borrow().clone()
+    }
+
+    /// Waits until the controller has stopped; the error says why, if it failed. Then the process should end.
+    ///
+    /// # Errors
+    /// [`DriverError`] if it failed rather than was shut down.
+    pub async fn stopped(&self) -> Result<(), DriverError> {
+        let mut failure = self.shared.failure.clone();
+        loop {
+            if let Some(error) = failure.borrow_and_update().clone() {
+                return Err(error);
+            }
+            if failure.changed().await.is_err() {
+                return failure.borrow().clone().map_or(Ok(()), Err);
+            }
+        }
+    }
+
+    /// Creates a topic.
+    ///
+    /// # Errors
+    /// [`CommandError`]; a name that is taken is [`CommandError::TopicExists`].
+    pub async fn create_topic(&self, request: CreateTopicRequest) -> Result<TopicCreated, CommandError> {
+        let ids = commands::TopicIds::draw();
+        let image = self.image();
+        let record = commands::create_topic(&image, &request, ids)?;
+        let topic_id = record.topic_id;
+        let image = self.execute(&image, Record::CreateTopic(record), request.validation).await?.1;
+        let topic = image.topic(topic_id).ok_or(CommandError::Unknown)?;
+        Ok(TopicCreated { topic: Arc::clone(topic) })
+    }
+
+    /// Changes a topic's configuration, or grows it.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub async fn alter_topic(&self, request: AlterTopicRequest) -> Result<TopicAltered, CommandError> {
+        let image = self.image();
+        let record = commands::alter_topic(&image, &request, rand::random())?;
+        let topic_id = record.topic_id;
+        let image = self.execute(&image, Record::AlterTopic(record), request.validation).await?.1;
+        // Deleted since by somebody else: what was asked for was done before that.
+        let gone = || CommandError::TopicNotFound { name: request.name.clone() };
+        let topic = image.topic(topic_id).ok_or_else(gone)?;
+        Ok(TopicAltered { topic: Arc::clone(topic) })
+    }
+
+    /// Deletes a topic.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub async fn delete_topic(&self, request: DeleteTopicRequest) -> Result<TopicDeleted, CommandError> {
+        let image = self.image();
+        let record = commands::delete_topic(&image, &request)?;
+        self.execute(&image, Record::DeleteTopic(record), request.validation).await?;
+        Ok(TopicDeleted { topic_id: record.topic_id })
+    }
+
+    /// An internal topic, made at its first use with the partitions that it keeps for ever.
+    ///
+    /// # Errors
+    /// [`CommandError`], for one if no storage node is registered.
+    pub async fn ensure_internal_topic(&self, name: &'static str) -> Result<Arc<Topic>, CommandError> {
+        let image = self.image();
+        if let Some(topic) = image.topic_by_name(name) {
+            return Ok(Arc::clone(topic));
+        }
+        let record = commands::create_internal_topic(&image, name, commands::TopicIds::draw())?;
+        match self.execute(&image, Record::CreateTopic(record), Validation::Execute).await {
+            // Two first uses at once: the other one made it.
+            Ok(_) | Err(CommandError::TopicExists { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.image().topic_by_name(name).map(Arc::clone).ok_or(CommandError::Unknown)
+    }
+
+    /// Registers a storage node (R1) and returns its broker epoch. Sent again with the same incarnation it returns the
+    /// same epoch.
+    ///
+    /// # Errors
+    /// [`CommandError`]; [`wharf_metadata::ApplyError::NodeIdInUse`] in it if another process is live under that id.
+    pub async fn register_storage(&self, registration: Registration) -> Result<BrokerEpoch, CommandError> {
+        let delta = self.propose(&Record::RegisterNode(registration.into())).await?;
+        match delta.outcome {
+            Outcome::Registered(epoch) => Ok(epoch),
+            Outcome::Done | Outcome::ProducerIds(_) => Err(CommandError::Unknown),
+        }
+    }
+
+    /// Announces a controlled stop: the node leaves every leadership and ISR (R8).
+    ///
+    /// # Errors
+    /// [`CommandError`]; [`wharf_metadata::ApplyError::StaleBrokerEpoch`] in it if the node has registered anew.
+    pub async fn controlled_stop(&self, node_id: NodeId, broker_epoch: BrokerEpoch) -> Result<(), CommandError> {
+        self.propose(&Record::StopNode(NodeEpoch { node_id, broker_epoch })).await.map(drop)
+    }
+
+    /// Hands out producer ids that nobody else ever gets. Ids of an answer that got lost are lost with it.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub async fn allocate_producer_ids(&self, count: u64) -> Result<Range<u64>, CommandError> {
+        let delta = self.propose(&Record::AllocateProducerIds(AllocateProducerIds { count })).await?;
+        match delta.outcome {
+            Outcome::ProducerIds(ids) => Ok(ids),
+            Outcome::Done | Outcome::Registered(_) => Err(CommandError::Unknown),
+        }
+    }
+
+    /// Hands in a raft message of another voter. One that finds the queue full is lost, which raft copes with.
+    pub fn step(&self, message: Message) {
+        let _ = self.shared.inputs.try_send(Input::Step(Box::new(message)));
+    }
+
+    /// Stops the controller: what was accepted is finished, everything is synced, the log is closed.
+    pub async fn shutdown(&self) {
+        let shared = Arc::clone(&self.shared);
+        let stop = move || {
+            // Blocks while the queue is full; the driver empties it. An error means that it has ended.
+            let _ = shared.inputs.send(Input::Shutdown);
+            let thread = shared.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(thread) = thread {
+                // Its panics are caught and told of by `stopped`.
+                let _ = thread.join();
+            }
+        };
+        let _ = tokio::task::spawn_blocking(stop).await;
+    }
+
+    async fn wait_ready(&self) -> Result<(), OpenError> {
+        let mut status = self.shared.status.clone();
+        let wait = tokio::time::timeout(self.shared.timeout, status.wait_for(|status| status.ready)).await;
+        match wait {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => {
+                let stopped = || DriverError::Panicked { reason: "it ended without an error".to_owned() };
+                Err(OpenError::Driver(self.stopped().await.err().unwrap_or_else(stopped)))
+            }
+            Err(_) => Err(OpenError::NoLeader { waited: self.shared.timeout }),
+        }
+    }
+
+    /// Proposes a record, or only tries it on a copy of the image. Returns the image after it.
+    async fn execute(
+        &self,
+        image: &Arc<Image>,
+        record: Record,
+        validation: Validation,
+    ) -> Result<(Delta, Arc<Image>), CommandError> {
+        match validation {
+            Validation::Execute => {
+                let delta = self.propose(&record).await?;
+                Ok((delta, self.image()))
+            }
+            Validation::ValidateOnly => {
+                let mut trial = Image::clone(image);
+                let index = trial.applied_index().saturating_add(1);
+                let delta = apply(&mut trial, Some(&record), index)?;
+                Ok((delta, Arc::new(trial)))
+            }
+        }
+    }
+
+    async fn propose(&self, record: &Record) -> Result<Delta, CommandError> {
+        let (answer, answered) = oneshot::channel();
+        let input = Input::Propose { record: codec::encode_record(record), answer };
+        match self.shared.inputs.try_send(input) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => return Err(CommandError::Overloaded { queue: self.shared.queue }),
+            Err(TrySendError::Disconnected(_)) => return Err(CommandError::Stopped),
+        }
+        match tokio::time::timeout(self.shared.timeout, answered).await {
+            Ok(Ok(Answer::Applied(result))) => result.map_err(CommandError::from),
+            Ok(Ok(Answer::NotLeader { leader })) => Err(CommandError::NotLeader { leader }),
+            Ok(Ok(Answer::Overloaded)) => Err(CommandError::Overloaded { queue: self.shared.queue }),
+            Ok(Ok(Answer::Unknown)) | Err(_) => Err(CommandError::Unknown),
+            // Never taken from the queue, or lost with the driver: it may have been proposed.
+            Ok(Err(_)) => Err(CommandError::Unknown),
+        }
+    }
+}
+
