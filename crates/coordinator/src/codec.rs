@@ -45,7 +45,9 @@ pub enum DecodeError {
     #[error("a {0} of __offsets is empty")]
     Empty(&'static str),
     /// A version that this reader does not know.
-    #[error("a {part} of __offsets has format version {actual}; this version of Wharf reads {FORMAT_VERSION}")]
+    #[error(
+        "a {part} of __offsets has format version {actual}; this version of Wharf reads {FORMAT_VERSION}"
+    )]
     UnknownVersion {
         /// `key` or `value`.
         part: &'static str,
@@ -87,7 +89,9 @@ pub enum DecodeError {
         actual: i64,
     },
     /// Metadata above the limit of commits.
-    #[error("the metadata of a position in __offsets has {actual} bytes, more than {COMMIT_METADATA_BYTES_MAX}")]
+    #[error(
+        "the metadata of a position in __offsets has {actual} bytes, more than {COMMIT_METADATA_BYTES_MAX}"
+    )]
     MetadataTooLong {
         /// The length found.
         actual: usize,
@@ -154,7 +158,9 @@ pub fn decode_commit_value(bytes: &[u8]) -> Result<CommitValue, DecodeError> {
     let pb::offsets_record_value::Value::Commit(value) = decode_value(bytes, "commit")? else {
         return Err(DecodeError::KindMismatch { expected: "commit" });
     };
-    if let Some(actual) = value.metadata.as_ref().map(String::len).filter(|len| *len > COMMIT_METADATA_BYTES_MAX) {
+    if let Some(actual) =
+        value.metadata.as_ref().map(String::len).filter(|len| *len > COMMIT_METADATA_BYTES_MAX)
+    {
         return Err(DecodeError::MetadataTooLong { actual });
     }
     let position = Position {

@@ -8,7 +8,7 @@ use crate::ids::{CommitSequence, GroupEpoch, MemberEpoch};
 
 /// Bytes that a record takes in the log beside its names and metadata: keys, lengths, numbers and its share of a
 /// batch header, as a round upper estimate.
-const RECORD_OVERHEAD_BYTES: u64 = 96;
+const RECORD_OVERHEAD_BYTES: u64 = 112;
 
 /// Names one committed position: a group's, of one partition of a topic. The topic's identity, not its name, so that a
 /// topic created again under the name starts without any (T56).

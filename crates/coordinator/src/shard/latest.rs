@@ -107,8 +107,7 @@ impl GroupShard {
 
     /// The live keys of a group.
     pub(super) fn latest_keys(&self, group: &GroupName) -> Vec<Key> {
-        let overlaid =
-            self.overlay.range(Key::range(group)).filter(|(_, latest)| latest.bytes.is_some());
+        let overlaid = self.overlay.range(Key::range(group)).filter(|(_, latest)| latest.bytes.is_some());
         let mut keys: Vec<Key> = overlaid.map(|(key, _)| key.clone()).collect();
         if let Some(applied) = self.groups.get(group) {
             let applied = applied_keys(group, applied).map(|(key, _)| key);
@@ -164,10 +163,7 @@ impl GroupShard {
             }
             None => {
                 let stored = group.metadata.as_ref()?;
-                Some((
-                    stored.record_offset,
-                    Record::Group { group: key.group.clone(), value: stored.value },
-                ))
+                Some((stored.record_offset, Record::Group { group: key.group.clone(), value: stored.value }))
             }
         }
     }

@@ -231,12 +231,7 @@ impl GroupShard {
         self.groups.entry(group).or_default().metadata = Some(stored);
     }
 
-    fn put_position(
-        &mut self,
-        group: GroupName,
-        topic_partition: TopicPartition,
-        stored: Stored<Committed>,
-    ) {
+    fn put_position(&mut self, group: GroupName, topic_partition: TopicPartition, stored: Stored<Committed>) {
         self.groups.entry(group).or_default().offsets.insert(topic_partition, stored);
     }
 }

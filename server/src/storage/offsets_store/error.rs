@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use wharf_coordinator::DecodeError;
 use wharf_types::{Offset, PartitionIndex, TopicId};
 
-/// Why the offsets store failed. But for the first four of them and the `*Mismatch`, `*Backwards` ones, which are mistakes of
-/// the caller, the process must end: what RocksDB holds is no longer known. The log loses nothing by it.
+/// Why the offsets store failed.
+///
+/// `Damaged`, `Row`, `Open` and `Folder` come from opening; [`OffsetsStoreError::is_damage`] tells whether a new store helps.
+/// `AppliedBackwards` and `TopicMismatch` are mistakes of the caller, and changed nothing. After any other the process must
+/// end, since it is not known what RocksDB holds; nothing is lost by it, for the log is replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum OffsetsStoreError {
     /// The files of the store are damaged: it must be moved aside and every partition replayed.

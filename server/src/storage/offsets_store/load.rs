@@ -1,7 +1,7 @@
 //! Reading a partition's rows at start, and whether they may be used.
 
 use rocksdb::{Direction, IteratorMode};
-use wharf_coordinator::{GroupShard, ShardRestore};
+use wharf_coordinator::{GroupShard, Record, ShardRestore};
 use wharf_types::{LeaderEpoch, Offset, PartitionIndex, TopicId};
 
 use super::error::OffsetsStoreError;
@@ -131,8 +131,7 @@ impl OffsetsStore {
         let mut partitions = self.partitions();
         for (partition, (meta, digest)) in metas {
             let durable_applied = Some(meta.applied);
-            partitions
-                .insert(partition, Progress { meta: Some(meta), digest, durable_applied, wipes: 0 });
+            partitions.insert(partition, Progress { meta: Some(meta), digest, durable_applied, wipes: 0 });
         }
         Ok(())
     }
@@ -157,10 +156,7 @@ impl OffsetsStore {
     }
 }
 
-fn decode_row(
-    key: &[u8],
-    value: &[u8],
-) -> Result<(Offset, wharf_coordinator::Record), OffsetsStoreError> {
+fn decode_row(key: &[u8], value: &[u8]) -> Result<(Offset, Record), OffsetsStoreError> {
     let partition = row::partition_of(key);
     row::decode(key, value).map_err(|source| OffsetsStoreError::Row { partition, source })
 }

@@ -114,7 +114,7 @@ impl OffsetsStore {
             check_follows(partition, &current, &meta)?;
         }
         let mut digest = progress.digest;
-        let batch = self.batch(partition, records, &meta, &mut digest)?;
+        let batch = self.batch(partition, records, &meta, &mut digest).map_err(|error| self.stop(error))?;
         self.db.write(batch).map_err(|error| self.stop(OffsetsStoreError::Write(error)))?;
         let mut partitions = self.partitions();
         let progress = partitions.entry(partition).or_default();
