@@ -217,3 +217,48 @@ fn what_a_leader_could_not_commit_is_forgotten() {
     assert_eq!(shard.seen_end(), before.applied());
     assert!(shard.handle_delete_group(&group(1)).is_ok());
 }
+
+#[test]
+fn requests_of_one_batch_see_each_other() {
+    let mut shard = GroupShard::new(Offset::ZERO);
+    let mut log = TestLog::default();
+    commit_now(&mut shard, &mut log, 1, 0, 5);
+    shard.apply_pending(log.end);
+    let deletion = shard.handle_delete_group(&group(1)).unwrap();
+    shard.draft(deletion);
+    let records = shard.handle_commit(&commit(1, topic_partition(1, 1), 6), NOW).unwrap();
+    assert_eq!(records.len(), 2, "the group is gone, so its record is written again");
+    shard.draft(records);
+    assert_eq!(shard.handle_commit(&commit(1, topic_partition(1, 2), 6), NOW).unwrap().len(), 1);
+    // The batch stands above records of others, which were told before or are not.
+    shard.skipped(Offset::new(4));
+    assert_eq!(shard.apply_pending(Offset::new(20)), [], "a draft is never applied");
+    let drafted: Vec<Record> = shard.drafted().cloned().collect();
+    assert_eq!(drafted.len(), 3);
+    shard.appended(Offset::new(10), []).unwrap();
+    assert_eq!(shard.seen_end(), Offset::new(13));
+    assert_eq!(shard.drafted().count(), 0);
+    for (offset, record) in (10..).map(Offset::new).zip(drafted) {
+        log.records.push((offset, record));
+    }
+    assert_eq!(shard.apply_pending(Offset::new(13)), log.records[2..]);
+    assert_eq!(shard, log.replay(Offset::new(13)));
+    assert_eq!(shard.live_bytes(), log.replay(Offset::new(13)).live_bytes());
+}
+
+#[test]
+fn a_draft_that_was_not_appended_leaves_nothing() {
+    let mut shard = GroupShard::new(Offset::ZERO);
+    let mut log = TestLog::default();
+    commit_now(&mut shard, &mut log, 1, 0, 5);
+    shard.apply_pending(Offset::new(1));
+    let live_bytes = shard.live_bytes();
+    shard.draft(shard.handle_delete_group(&group(1)).unwrap());
+    assert!(shard.handle_delete_group(&group(1)).is_err());
+    shard.discard_draft();
+    assert_eq!(shard.live_bytes(), live_bytes);
+    assert!(shard.handle_delete_group(&group(1)).is_ok());
+    commit_now(&mut shard, &mut log, 1, 1, 5);
+    shard.apply_pending(log.end);
+    assert_eq!(shard, log.replay(log.end));
+}

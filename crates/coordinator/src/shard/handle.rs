@@ -1,7 +1,8 @@
 //! Requests: (latest state, request, now) → records. Nothing here changes the shard.
 //!
 //! The caller appends the records in one batch and tells the shard where they stand ([`GroupShard::appended`]) before it
-//! handles the next request of the partition: that is the group lock of R14. It answers the client when they are applied.
+//! handles the next request of the partition: that is the group lock of R14. Where several requests share a batch, it drafts
+//! the records of each before it handles the next ([`GroupShard::draft`]). It answers clients when their records are applied.
 
 use std::sync::Arc;
 

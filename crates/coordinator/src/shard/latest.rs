@@ -19,7 +19,7 @@ pub(crate) struct Key {
 /// The last pending record of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Latest {
-    offset: Offset,
+    pub(super) offset: Offset,
     /// Its size by [`Record::log_bytes_estimate`]; `None` if it deletes the key.
     bytes: Option<u64>,
 }

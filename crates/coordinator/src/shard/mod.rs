@@ -9,12 +9,14 @@
 //! Invariants:
 //!
 //! * `applied` ≤ `seen_end`; both only rise, but for [`GroupShard::clear_pending`], which lowers `seen_end` to `applied`.
-//! * The pending records lie in `[applied, seen_end)`, in rising order of their offsets.
+//! * The pending records lie in `[applied, seen_end)`, in rising order of their offsets; after them comes the draft, the
+//!   records of the batch that is being gathered, numbered from `seen_end` on until their place is known.
 //! * The overlay holds exactly the keys that pending records touch, each with the last such record.
 //! * `live_bytes` is the sum of the sizes of all live keys of the latest state.
 //! * A group exists while it has any live key; an empty [`Group`] is never kept.
 //! * Nothing here depends on the order of calls, on time or on hashing: the same records give the same shard.
 
+mod draft;
 mod handle;
 mod latest;
 mod restore;
@@ -73,6 +75,8 @@ pub struct GroupShard {
     /// Exclusive end of the log as the shard knows it.
     seen_end: Offset,
     pending: VecDeque<(Offset, Record)>,
+    /// How many of the last pending records are the draft.
+    draft_len: usize,
     overlay: BTreeMap<Key, Latest>,
     live_bytes: u64,
     /// Rises when pending records were taken back, so that what was planned on them is not carried on.
@@ -88,6 +92,7 @@ impl GroupShard {
             applied: start,
             seen_end: start,
             pending: VecDeque::new(),
+            draft_len: 0,
             overlay: BTreeMap::new(),
             live_bytes: 0,
             generation: 0,
@@ -113,8 +118,8 @@ impl GroupShard {
         self.live_bytes
     }
 
-    /// Takes note of records that were appended to the log at `base_offset` and following, in one piece. From then on
-    /// requests are fenced against them; answers show them only once they are applied.
+    /// Takes note that a batch of the draft, if there is one, and then `records` was appended to the log at `base_offset`.
+    /// From then on requests are fenced against them; answers show them only once they are applied.
     ///
     /// # Errors
     /// [`AppendOutOfOrder`] if the shard has already seen the log beyond `base_offset`; nothing changes.
@@ -124,7 +129,7 @@ impl GroupShard {
         records: impl IntoIterator<Item = Record>,
     ) -> Result<(), AppendOutOfOrder> {
         self.check_order(base_offset)?;
-        let mut offset = base_offset;
+        let mut offset = self.place_draft(base_offset);
         for record in records {
             self.observe(offset, &record);
             self.pending.push_back((offset, record));
@@ -137,23 +142,27 @@ impl GroupShard {
     /// Takes note that what lies between the last record told and `end` holds nothing for the shard: control records,
     /// no-ops of the leader.
     pub fn skipped(&mut self, end: Offset) {
-        self.seen_end = self.seen_end.max(end);
+        if end > self.seen_end {
+            self.move_draft(end);
+            self.seen_end = end;
+        }
     }
 
     /// Applies every record told below `high_watermark` and returns those applied now, in order, for the store. `applied`
     /// becomes the lower of `high_watermark` and [`GroupShard::seen_end`], if it is not there yet.
     pub fn apply_pending(&mut self, high_watermark: Offset) -> Vec<(Offset, Record)> {
         let mut records = Vec::new();
-        while let Some((offset, record)) = self.pending.pop_front_if(|(offset, _)| *offset < high_watermark) {
+        let end = high_watermark.min(self.seen_end);
+        while let Some((offset, record)) = self.pending.pop_front_if(|(offset, _)| *offset < end) {
             self.mutate(offset, &record);
             records.push((offset, record));
         }
-        self.applied = self.applied.max(high_watermark.min(self.seen_end));
+        self.applied = self.applied.max(end);
         records
     }
 
-    /// Applies the record at `offset`, as a replay does. A record below `applied` changes nothing, so replaying a part
-    /// again is harmless.
+    /// Applies the record at `offset`, as a replay does, and drops a draft. A record below `applied` changes nothing, so
+    /// replaying a part again is harmless.
     ///
     /// # Errors
     /// [`AppendOutOfOrder`] if a record before `offset` was told to be appended and is not applied; nothing changes.
@@ -161,6 +170,7 @@ impl GroupShard {
         if offset < self.applied {
             return Ok(Applied::Before);
         }
+        self.discard_draft();
         if let Some((first, _)) = self.pending.front().filter(|(first, _)| *first < offset) {
             return Err(AppendOutOfOrder { expected_min: *first, actual: offset });
         }
@@ -177,6 +187,7 @@ impl GroupShard {
     /// them by the next leader comes back by [`GroupShard::apply`].
     pub fn clear_pending(&mut self) {
         self.pending.clear();
+        self.draft_len = 0;
         self.overlay.clear();
         self.seen_end = self.applied;
         self.live_bytes = self.groups.values().map(Group::bytes).sum();

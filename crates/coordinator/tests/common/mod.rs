@@ -71,9 +71,11 @@ pub(crate) struct TestLog {
 }
 
 impl TestLog {
-    /// Appends and tells the shard, as a leader does.
+    /// Appends and tells the shard, as a leader does: half of the records by a draft.
     pub(crate) fn append(&mut self, shard: &mut GroupShard, records: Vec<Record>) {
-        shard.appended(self.end, records.clone()).unwrap();
+        let (drafted, others) = records.split_at(records.len() / 2);
+        shard.draft(drafted.to_vec());
+        shard.appended(self.end, others.to_vec()).unwrap();
         for record in records {
             self.records.push((self.end, record));
             self.end = self.end.next();
