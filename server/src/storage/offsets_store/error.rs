@@ -12,7 +12,7 @@ use wharf_types::{Offset, PartitionIndex, TopicId};
 /// `AppliedBackwards` and `TopicMismatch` are mistakes of the caller, and changed nothing. After any other the process must
 /// end, since it is not known what RocksDB holds; nothing is lost by it, for the log is replayed.
 #[derive(Debug, thiserror::Error)]
-pub enum OffsetsStoreError {
+pub(crate) enum OffsetsStoreError {
     /// The files of the store are damaged: it must be moved aside and every partition replayed.
     #[error("the offsets store in {} is damaged: {detail}", .path.display())]
     Damaged {
@@ -87,7 +87,7 @@ pub enum OffsetsStoreError {
 
 /// What is wrong with a row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RowError {
+pub(crate) enum RowError {
     /// The key is not of a form that the store writes.
     #[error("its key is malformed")]
     Key,
@@ -113,7 +113,7 @@ pub enum RowError {
 impl OffsetsStoreError {
     /// Whether moving the store aside and replaying the log mends it (R15: RocksDB is a cache of the log).
     #[must_use]
-    pub fn is_damage(&self) -> bool {
+    pub(crate) fn is_damage(&self) -> bool {
         match self {
             OffsetsStoreError::Damaged { .. } | OffsetsStoreError::Row { .. } => true,
             OffsetsStoreError::Open { source, .. }

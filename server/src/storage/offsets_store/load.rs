@@ -10,20 +10,20 @@ use super::{OffsetsStore, Progress, read_options, row};
 
 /// What the log of a partition says, against which its rows are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogView {
+pub(crate) struct LogView {
     /// The topic id of `__offsets`.
-    pub topic_id: TopicId,
+    pub(crate) topic_id: TopicId,
     /// The partition's loss generation.
-    pub loss_generation: LossGeneration,
+    pub(crate) loss_generation: LossGeneration,
     /// LSTART.
-    pub log_start_offset: Offset,
+    pub(crate) log_start_offset: Offset,
     /// LEO, after recovery.
-    pub log_end_offset: Offset,
+    pub(crate) log_end_offset: Offset,
 }
 
 /// Why the rows of a partition were wiped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WipeReason {
+pub(crate) enum WipeReason {
     /// There are rows, but no meta row.
     #[error("its rows have no meta row")]
     MetaMissing,
@@ -66,13 +66,13 @@ pub enum WipeReason {
 
 /// A partition's state at start.
 #[derive(Debug)]
-pub struct Loaded {
+pub(crate) struct Loaded {
     /// The groups, with `applied` where the replay goes on: after the rows, or at the log start offset.
-    pub shard: GroupShard,
+    pub(crate) shard: GroupShard,
     /// How far the rows have come: the replica's high watermark is at least `applied` (R15). `None` without rows.
-    pub meta: Option<PartitionMeta>,
+    pub(crate) meta: Option<PartitionMeta>,
     /// Why all rows were wiped, if they were.
-    pub wiped: Option<WipeReason>,
+    pub(crate) wiped: Option<WipeReason>,
 }
 
 impl OffsetsStore {
@@ -82,7 +82,7 @@ impl OffsetsStore {
     /// # Errors
     /// [`OffsetsStoreError`]; where [`OffsetsStoreError::is_damage`], the store must be opened anew by
     /// [`OffsetsStore::open_or_rebuild`].
-    pub fn load(
+    pub(crate) fn load(
         &self,
         partition: PartitionIndex,
         log: &LogView,

@@ -22,19 +22,19 @@ const META_BYTES: usize = 49;
 
 /// Counts the unclean elections of a partition (R9). While it stays, what was below a high watermark stays in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LossGeneration(pub u32);
+pub(crate) struct LossGeneration(pub(crate) u32);
 
 /// How far a partition's rows have come, and of what log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartitionMeta {
+pub(crate) struct PartitionMeta {
     /// The topic id of `__offsets` whose log was applied.
-    pub topic_id: TopicId,
+    pub(crate) topic_id: TopicId,
     /// Exclusive end of the applied records.
-    pub applied: Offset,
+    pub(crate) applied: Offset,
     /// Leader epoch of the record `applied` − 1; 0 where `applied` is 0.
-    pub leader_epoch: LeaderEpoch,
+    pub(crate) leader_epoch: LeaderEpoch,
     /// The partition's loss generation when they were applied.
-    pub loss_generation: LossGeneration,
+    pub(crate) loss_generation: LossGeneration,
 }
 
 /// Number and digest of a partition's rows, which do not depend on their order.

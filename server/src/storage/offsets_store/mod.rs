@@ -30,10 +30,9 @@ use rocksdb::{ColumnFamily, DB, Direction, IteratorMode, ReadOptions, WriteBatch
 use wharf_coordinator::{Record, codec};
 use wharf_types::{Offset, PartitionIndex};
 
-pub use error::{OffsetsStoreError, RowError};
-pub use load::{Loaded, LogView, WipeReason};
-pub use meta::{LossGeneration, PartitionMeta};
-pub use open::{DamagedStore, Opened};
+pub(crate) use error::OffsetsStoreError;
+pub(crate) use load::LogView;
+pub(crate) use meta::{LossGeneration, PartitionMeta};
 
 use meta::RowDigest;
 
@@ -41,7 +40,7 @@ const COLUMN_FAMILY: &str = "offsets";
 
 /// Whether a kill of the process counts as a loss of power: a mode for tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PowerLossMode {
+pub(crate) enum PowerLossMode {
     /// Writes reach the operating system at once and survive the end of the process.
     #[default]
     Off,
@@ -51,14 +50,14 @@ pub enum PowerLossMode {
 
 /// How the store is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OffsetsStoreOptions {
+pub(crate) struct OffsetsStoreOptions {
     /// A mode for tests.
-    pub power_loss_mode: PowerLossMode,
+    pub(crate) power_loss_mode: PowerLossMode,
 }
 
 /// The store. See the module's invariants.
 #[derive(Debug)]
-pub struct OffsetsStore {
+pub(crate) struct OffsetsStore {
     db: DB,
     path: PathBuf,
     partitions: Mutex<BTreeMap<PartitionIndex, Progress>>,
@@ -90,19 +89,13 @@ impl OffsetsStore {
         Ok(store)
     }
 
-    /// Where the store lies.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Writes what `records` change and `meta` in one batch. The records must be those between what is applied and
     /// `meta.applied`, below the high watermark, in the log's order; there may be none. What is written survives a crash
     /// of the process, and one of the machine only after [`OffsetsStore::sync`].
     ///
     /// # Errors
     /// [`OffsetsStoreError`]; after `Read`, `Write` and `Stopped` the process must end.
-    pub fn apply(
+    pub(crate) fn apply(
         &self,
         partition: PartitionIndex,
         records: &[(Offset, Record)],
@@ -127,7 +120,7 @@ impl OffsetsStore {
     ///
     /// # Errors
     /// [`OffsetsStoreError`]; the process must end.
-    pub fn wipe(&self, partition: PartitionIndex) -> Result<(), OffsetsStoreError> {
+    pub(crate) fn wipe(&self, partition: PartitionIndex) -> Result<(), OffsetsStoreError> {
         self.check_running()?;
         let family = self.family()?;
         self.db
@@ -144,7 +137,7 @@ impl OffsetsStore {
     ///
     /// # Errors
     /// [`OffsetsStoreError::Sync`] and [`OffsetsStoreError::Background`]: the process must end.
-    pub fn sync(&self) -> Result<(), OffsetsStoreError> {
+    pub(crate) fn sync(&self) -> Result<(), OffsetsStoreError> {
         self.check_running()?;
         let before: BTreeMap<PartitionIndex, Progress> = self.partitions().clone();
         self.db.flush_wal(true).map_err(|error| self.stop(OffsetsStoreError::Sync(error)))?;
@@ -162,13 +155,17 @@ impl OffsetsStore {
 
     /// Exclusive end of what a loss of power leaves applied; `None` if nothing. The log may not be truncated above it (R16).
     #[must_use]
-    pub fn durable_applied(&self, partition: PartitionIndex) -> Option<Offset> {
+    #[allow(
+        dead_code,
+        reason = "leaders ask for it once replicas follow; alone, a sync before the truncation does"
+    )]
+    pub(crate) fn durable_applied(&self, partition: PartitionIndex) -> Option<Offset> {
         self.progress(partition).durable_applied
     }
 
     /// How far a partition's rows have come; `None` if nothing was applied since it was made or wiped.
     #[must_use]
-    pub fn meta(&self, partition: PartitionIndex) -> Option<PartitionMeta> {
+    pub(crate) fn meta(&self, partition: PartitionIndex) -> Option<PartitionMeta> {
         self.progress(partition).meta
     }
 
@@ -176,22 +173,12 @@ impl OffsetsStore {
     ///
     /// # Errors
     /// [`OffsetsStoreError::Background`]: the process must end.
-    pub fn check_health(&self) -> Result<(), OffsetsStoreError> {
+    pub(crate) fn check_health(&self) -> Result<(), OffsetsStoreError> {
         let count = self.property(rocksdb::properties::BACKGROUND_ERRORS)?;
         if count > 0 {
             return Err(self.stop(OffsetsStoreError::Background { count }));
         }
         Ok(())
-    }
-
-    /// Bytes of all table files, for metrics.
-    ///
-    /// # Errors
-    /// [`OffsetsStoreError::Read`].
-    pub fn table_bytes(&self) -> Result<u64, OffsetsStoreError> {
-        let family = self.family()?;
-        let bytes = self.db.property_int_value_cf(family, rocksdb::properties::TOTAL_SST_FILES_SIZE);
-        Ok(bytes.map_err(OffsetsStoreError::Read)?.unwrap_or(0))
     }
 
     fn batch(

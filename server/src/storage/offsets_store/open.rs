@@ -22,20 +22,22 @@ const INFO_LOGS_MAX: usize = 2;
 
 /// A store that [`OffsetsStore::open_or_rebuild`] opened.
 #[derive(Debug)]
-pub struct Opened {
+#[allow(dead_code, reason = "the damage is logged here; who wants to count it finds it here")]
+pub(crate) struct Opened {
     /// The store.
-    pub store: OffsetsStore,
+    pub(crate) store: OffsetsStore,
     /// The store that was found damaged, if one was: this one is empty then, and every partition replays its log.
-    pub damaged: Option<DamagedStore>,
+    pub(crate) damaged: Option<DamagedStore>,
 }
 
 /// A store that was set aside.
 #[derive(Debug)]
-pub struct DamagedStore {
+#[allow(dead_code, reason = "as for `Opened`")]
+pub(crate) struct DamagedStore {
     /// What was found.
-    pub error: OffsetsStoreError,
+    pub(crate) error: OffsetsStoreError,
     /// Where its files are now; the store that lay there before is gone.
-    pub moved_to: PathBuf,
+    pub(crate) moved_to: PathBuf,
 }
 
 impl OffsetsStore {
@@ -44,7 +46,7 @@ impl OffsetsStore {
     ///
     /// # Errors
     /// [`OffsetsStoreError`]; where [`OffsetsStoreError::is_damage`], see [`OffsetsStore::open_or_rebuild`].
-    pub fn open(path: &Path, options: OffsetsStoreOptions) -> Result<Self, OffsetsStoreError> {
+    pub(crate) fn open(path: &Path, options: OffsetsStoreOptions) -> Result<Self, OffsetsStoreError> {
         check_current(path)?;
         let families = [
             ColumnFamilyDescriptor::new(rocksdb::DEFAULT_COLUMN_FAMILY_NAME, Options::default()),
@@ -60,7 +62,10 @@ impl OffsetsStore {
     ///
     /// # Errors
     /// [`OffsetsStoreError`] that is not damage, or failed to move the folder.
-    pub fn open_or_rebuild(path: &Path, options: OffsetsStoreOptions) -> Result<Opened, OffsetsStoreError> {
+    pub(crate) fn open_or_rebuild(
+        path: &Path,
+        options: OffsetsStoreOptions,
+    ) -> Result<Opened, OffsetsStoreError> {
         let error = match OffsetsStore::open(path, options) {
             Ok(store) => return Ok(Opened { store, damaged: None }),
             Err(error) if error.is_damage() => error,

@@ -10,6 +10,7 @@ use std::path::Path;
 use wharf_coordinator::{CommitKey, CommitValue, GroupEpoch, GroupShard, GroupValue, Position, Record};
 use wharf_types::{GroupName, LeaderEpoch, Offset, PartitionIndex, TimestampMs, TopicId, TopicPartition};
 
+use super::load::{Loaded, WipeReason};
 use super::*;
 
 const OFFSETS: TopicId = TopicId::from_bytes([0xee; 16]);
@@ -99,6 +100,11 @@ fn copy_files(from: &Path, to: &Path) {
 impl OffsetsStore {
     fn flush_table(&self) {
         self.db.flush_cf(self.family().unwrap()).unwrap();
+    }
+
+    fn table_bytes(&self) -> u64 {
+        let property = rocksdb::properties::TOTAL_SST_FILES_SIZE;
+        self.db.property_int_value_cf(self.family().unwrap(), property).unwrap().unwrap()
     }
 
     fn compact(&self) {
