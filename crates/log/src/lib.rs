@@ -10,9 +10,14 @@
 
 pub mod batch;
 pub mod checkpoint;
+pub mod compaction;
+pub mod data_dir;
 pub mod epochs;
 pub mod flush;
 mod framed;
 mod index;
+pub mod log;
 pub mod producer;
+mod recovery;
+mod segment;
 pub mod vfs;

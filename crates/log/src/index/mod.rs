@@ -235,7 +235,12 @@ impl SegmentIndex {
         Ok(found)
     }
 
-    fn read_block(&self, inner: &mut Inner, vfs: &dyn Vfs, number: u32) -> io::Result<Option<Vec<IndexEntry>>> {
+    fn read_block(
+        &self,
+        inner: &mut Inner,
+        vfs: &dyn Vfs,
+        number: u32,
+    ) -> io::Result<Option<Vec<IndexEntry>>> {
         let mut bytes = [0; BLOCK_BYTES];
         let file = self.open_file(inner, vfs)?;
         let read = file.read_at(&mut bytes, u64::from(number) * BLOCK_BYTES as u64)?;

@@ -183,7 +183,8 @@ impl State {
     pub(super) fn apply(&mut self, operation: &Operation) {
         match operation {
             Operation::Create { dir, name, is_dir } => {
-                let node = if *is_dir { Node::Dir(DirNode::default()) } else { Node::File(FileNode::default()) };
+                let node =
+                    if *is_dir { Node::Dir(DirNode::default()) } else { Node::File(FileNode::default()) };
                 self.nodes.push(node);
                 self.change_names(vec![(*dir, name.clone(), Some(self.nodes.len() - 1))]);
             }
