@@ -43,13 +43,13 @@ struct Arguments {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     worker_threads: u16,
     /// Largest HTTP/2 frame that is received
-    #[arg(long, default_value_t = 512 << 10, value_parser = clap::value_parser!(u32).range(16_384..=16_777_215))]
+    #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(16_384..=16_777_215))]
     frame_bytes_max: u32,
     /// HTTP/2 window of a stream
     #[arg(long, default_value_t = 4 << 20)]
     stream_window_bytes: u32,
     /// HTTP/2 window of a connection
-    #[arg(long, default_value_t = 8 << 20)]
+    #[arg(long, default_value_t = 16 << 20)]
     connection_window_bytes: u32,
     /// Records in the answer to a fetch
     #[arg(long, default_value_t = 1_024)]

@@ -43,7 +43,7 @@ pub enum ClientError {
     #[error("{}", .0.message)]
     Api(Box<ApiError>),
     /// The server, or something between, ended the call without a reason of Wharf's: a proxy, another kind of server.
-    #[error("{code:?}: {message}")]
+    #[error("{code:?}{}{message}", if message.is_empty() { "" } else { ": " })]
     Foreign {
         /// The gRPC code.
         code: Code,

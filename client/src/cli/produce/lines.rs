@@ -214,7 +214,9 @@ mod tests {
         (all, outcome)
     }
 
-    fn pairs(chunks: &[Chunk]) -> Vec<(Option<&[u8]>, Option<&[u8]>)> {
+    type Pair<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
+
+    fn pairs(chunks: &[Chunk]) -> Vec<Pair<'_>> {
         let records = chunks.iter().flat_map(|chunk| &chunk.records);
         records.map(|record| (record.key.as_deref(), record.value.as_deref())).collect()
     }
