@@ -17,6 +17,7 @@ mod driver;
 mod error;
 mod handle;
 mod logger;
+mod recover;
 mod storage;
 mod transport;
 
@@ -28,5 +29,7 @@ pub use config::{Bootstrap, ControllerConfig};
 pub use driver::{DriverError, Status};
 pub use error::{CommandError, OpenError};
 pub use handle::{Controller, ControllerHandle};
+pub use recover::{Existing, RecoverError, RecoveryReport, recover_metadata};
 pub use storage::{Damage, METADATA_DIR, SyncMode, WriteError};
 pub use transport::{NoTransport, Transport};
+pub use wharf_metadata::{RebuildNote, RecoveredMetadata, RecoveredPartition};

@@ -238,16 +238,18 @@ pub(crate) fn exists(data_dir: &Path) -> bool {
 impl RaftStore {
     /// Makes the folder of a new log that starts with `snapshot`, for a voter that knows nothing else.
     pub(crate) fn create(data_dir: &Path, raft_id: u64, snapshot: &Snapshot) -> Result<(), WriteError> {
+        Self::build(data_dir, raft_id, snapshot)?;
+        Self::publish(data_dir)
+    }
+
+    /// Builds and syncs a new log beside the place where it belongs.
+    pub(crate) fn build(data_dir: &Path, raft_id: u64, snapshot: &Snapshot) -> Result<(), WriteError> {
         let new = data_dir.join(NEW_DIR);
-        let file = |path: &Path| {
-            let path = path.to_owned();
-            move |source| WriteError::File { path, source }
-        };
         // Left over from a start that did not get this far; nothing refers to it.
         if new.symlink_metadata().is_ok() {
-            fs::remove_dir_all(&new).map_err(file(&new))?;
+            fs::remove_dir_all(&new).map_err(at(&new))?;
         }
-        fs::create_dir_all(&new).map_err(file(&new))?;
+        fs::create_dir_all(&new).map_err(at(&new))?;
         let meta = snapshot.get_metadata();
         let position = LogPosition { index: meta.index, term: meta.term };
         let mut hard_state = HardState::default();
@@ -262,11 +264,15 @@ impl RaftStore {
         disk.write(batch, true)?;
         drop(disk);
         let path = new.join(FLOOR_FILE);
-        FloorFile::create(&path, Floor { commit: position.index, term: position.term }).map_err(file(&path))?;
-        sync_dir(&new).map_err(file(&new))?;
+        FloorFile::create(&path, Floor { commit: position.index, term: position.term }).map_err(at(&path))?;
+        sync_dir(&new).map_err(at(&new))
+    }
+
+    /// Puts a log that was built in its place, which must be free.
+    pub(crate) fn publish(data_dir: &Path) -> Result<(), WriteError> {
         let target = data_dir.join(METADATA_DIR);
-        fs::rename(&new, &target).map_err(file(&target))?;
-        sync_dir(data_dir).map_err(file(data_dir))
+        fs::rename(data_dir.join(NEW_DIR), &target).map_err(at(&target))?;
+        sync_dir(data_dir).map_err(at(data_dir))
     }
 
     /// Opens a log and checks all of it (R3).
@@ -513,6 +519,12 @@ impl Storage for RaftStore {
 
 fn weight(entry: &Entry) -> usize {
     entry.data.len() + entry.context.len() + 64
+}
+
+/// Names the file of an error.
+fn at(path: &Path) -> impl FnOnce(io::Error) -> WriteError {
+    let path = path.to_owned();
+    move |source| WriteError::File { path, source }
 }
 
 /// Makes the names in a folder survive a power loss.

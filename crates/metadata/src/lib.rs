@@ -15,7 +15,7 @@
 //! The crate knows no clock, no randomness, no raft and no IO: ids, seeds and indexes are arguments.
 //!
 //! Main types: [`Image`], [`Record`], [`apply`] with [`Delta`] and [`ApplyError`]; [`codec`] for the bytes;
-//! [`place`] for the assignment of new partitions.
+//! [`place`] for the assignment of new partitions; [`rebuild`] for an image from the data, after its log was lost.
 
 mod apply;
 pub mod codec;
@@ -23,6 +23,7 @@ pub mod election;
 mod image;
 mod node;
 mod placement;
+mod rebuild;
 mod record;
 mod topic;
 
@@ -30,6 +31,7 @@ pub use apply::{ApplyError, Delta, Event, Outcome, apply};
 pub use image::{Image, InvariantViolation};
 pub use node::{ClusterId, Incarnation, LogDirId, Node, NodeState};
 pub use placement::{PlacementError, place};
+pub use rebuild::{REBUILD_MARGIN, RebuildError, RebuildNote, RecoveredMetadata, RecoveredPartition, rebuild};
 pub use record::{
     AllocateProducerIds, AlterPartition, AlterTopic, Bootstrap, CreateTopic, DeleteTopic, ElectUnclean, IsrMember,
     NodeEpoch, Record, RegisterNode, SetFeature,
