@@ -7,5 +7,5 @@ use wharf_client::cli::{VerbCommand, run_blocking};
 
 fn main() -> ExitCode {
     let VerbCommand { globals, verb } = VerbCommand::parse();
-    run_blocking(verb, globals)
+    run_blocking(verb, &globals)
 }

@@ -1,11 +1,12 @@
 //! Completion scripts.
 
-use std::io::Write;
+use std::process::ExitCode;
 
 use clap::Args;
 use clap_complete::Shell;
 
 use super::error::CliError;
+use super::output::write_stdout;
 
 /// Which completion script to print.
 #[derive(Debug, Args)]
@@ -17,17 +18,14 @@ pub struct CompletionArgs {
 
 impl CompletionArgs {
     /// Prints the script for `command`, which has to be the whole command of the binary.
-    ///
-    /// # Errors
-    /// [`CliError::Io`] if stdout cannot be written.
-    pub fn print(&self, command: &mut clap::Command) -> Result<(), CliError> {
+    pub fn print(&self, command: &mut clap::Command) -> ExitCode {
+        super::exit(self.write(command))
+    }
+
+    pub(super) fn write(&self, command: &mut clap::Command) -> Result<(), CliError> {
         let name = command.get_name().to_owned();
         let mut script = Vec::new();
         clap_complete::generate(self.shell, command, name, &mut script);
-        let mut stdout = std::io::stdout().lock();
-        stdout
-            .write_all(&script)
-            .and_then(|()| stdout.flush())
-            .map_err(|source| CliError::io("write the script", source))
+        write_stdout(&script)
     }
 }

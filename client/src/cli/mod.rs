@@ -54,6 +54,7 @@ pub struct Globals {
         env = "WHARF_ENDPOINT",
         default_value = DEFAULT_ENDPOINT,
         global = true,
+        overrides_with = "endpoint",
         value_name = "HOST:PORT",
         help_heading = "Client options"
     )]
@@ -144,15 +145,19 @@ pub fn command() -> clap::Command {
 }
 
 /// Carries a verb out and prints what it ends with. Ctrl-C ends it with code 130.
-pub async fn run(verb: Verb, globals: Globals) -> ExitCode {
-    let outcome = match verb {
-        // It commits what it has printed before it ends.
-        Verb::Consume(args) => Box::pin(consume::run(args, &globals)).await,
-        other => tokio::select! {
-            outcome = dispatch(other, &globals) => outcome,
-            _ = tokio::signal::ctrl_c() => Err(CliError::Interrupted),
-        },
-    };
+pub async fn run(verb: Verb, globals: &Globals) -> ExitCode {
+    // It commits what it has printed before it ends, so it listens for the signal itself.
+    if matches!(verb, Verb::Consume(_)) {
+        return exit(dispatch(verb, globals).await);
+    }
+    tokio::select! {
+        outcome = dispatch(verb, globals) => exit(outcome),
+        _ = tokio::signal::ctrl_c() => exit(Err(CliError::Interrupted)),
+    }
+}
+
+/// Tells the error, if there is one, and gives the exit code.
+fn exit(outcome: Result<(), CliError>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -164,19 +169,10 @@ pub async fn run(verb: Verb, globals: Globals) -> ExitCode {
 
 /// [`run`] on a runtime of its own with one thread, which is the fastest for a client of one or two connections.
 #[must_use]
-pub fn run_blocking(verb: Verb, globals: Globals) -> ExitCode {
+pub fn run_blocking(verb: Verb, globals: &Globals) -> ExitCode {
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => {
-            let code = runtime.block_on(run(verb, globals));
-            // A thread may still wait for stdin; nothing of ours depends on it.
-            runtime.shutdown_background();
-            code
-        }
-        Err(source) => {
-            let error = CliError::Io { what: "start the runtime".to_owned(), source };
-            report(&error);
-            ExitCode::from(error.exit_code())
-        }
+        Ok(runtime) => runtime.block_on(run(verb, globals)),
+        Err(source) => exit(Err(CliError::io("start the runtime", source))),
     }
 }
 
@@ -189,7 +185,7 @@ async fn dispatch(verb: Verb, globals: &Globals) -> Result<(), CliError> {
         Verb::Cluster(verb) => cluster::run(verb, globals).await,
         Verb::Grpcurl(verb) => grpcurl::run(&verb, globals),
         Verb::Bench(verb) => Box::pin(bench::run(verb, globals)).await,
-        Verb::Completion(args) => args.print(&mut command()),
+        Verb::Completion(args) => args.write(&mut command()),
     }
 }
 

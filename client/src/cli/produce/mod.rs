@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use wharf_proto::v1::{self, ErrorReason};
 use wharf_types::limits::PRODUCER_UNANSWERED_MAX;
 
@@ -144,17 +144,20 @@ pub(super) async fn run(args: ProduceArgs, globals: &Globals) -> Result<(), CliE
     let (sink, chunks) = mpsc::channel(CHUNKS_QUEUED_MAX);
     let format = args.line_format();
     let started = Instant::now();
-    let reader = tokio::task::spawn_blocking(move || lines::read_lines(source, &format, &sink));
+    // A thread of its own, which the runtime does not wait for at its end: a terminal may never give another line.
+    let (ended, read) = oneshot::channel();
+    let read_all = move || drop(ended.send(lines::read_lines(source, &format, &sink)));
+    std::thread::Builder::new()
+        .name("wharf-lines".to_owned())
+        .spawn(read_all)
+        .map_err(|source| CliError::io("start a thread", source))?;
     let mut progress = Progress::new(args.progress, total_bytes);
     let outcome = pump(&mut pipeline, chunks, &mut progress, started).await;
     progress.finish();
     let acknowledged = pipeline.acknowledged();
     outcome.map_err(|failure| produce_error(failure, &args.topic, acknowledged))?;
     // The reader has ended: the queue is closed only by its end.
-    let read = match reader.await {
-        Ok(read) => read,
-        Err(_) => return Err(CliError::Interrupted),
-    };
+    let read = read.await.unwrap_or(Err(CliError::Interrupted));
     if read.is_err() && acknowledged.records > 0 {
         eprintln!("{} records before the failure were written", acknowledged.records);
     }
