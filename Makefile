@@ -12,14 +12,15 @@ OPS_LISTEN ?= 127.0.0.1:7080
 # How long each fuzz target runs, and which ones (all by default).
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
-# What `make bench` measures.
-BENCH_ARGS ?= all
+# Which parts `make bench` measures: throughput, group-commit, restart, idle, or all.
+BENCH ?= all
 
 ##@ Use
 .PHONY: run
 run: prepare ## build and start a whole broker on 127.0.0.1:7070 (DATA_DIR, LISTEN)
 	@source scripts/env.sh
 	cargo build --locked --release -p wharf-server --bin wharf
+	echo "The wharf program is $$CARGO_TARGET_DIR/release/wharf; \`make install\` puts it on the path."
 	exec "$$CARGO_TARGET_DIR/release/wharf" standalone --data-dir "$(DATA_DIR)" --listen "$(LISTEN)" --ops-listen "$(OPS_LISTEN)"
 
 .PHONY: build
@@ -92,10 +93,8 @@ fuzz: prepare ## run the fuzz targets (FUZZ_SECONDS each, FUZZ_TARGETS to choose
 	@scripts/fuzz.sh "$(FUZZ_SECONDS)" $(FUZZ_TARGETS)
 
 .PHONY: bench
-bench: prepare ## measure the release build against bare limits (BENCH_ARGS)
-	@source scripts/env.sh
-	cargo build --locked --release -p wharf-server --bin wharf
-	cargo run --locked --release -p wharf-bench -- $(BENCH_ARGS)
+bench: prepare ## measure the release build beside a bare server (BENCH; see bench/README.md)
+	@bench/run.sh $(BENCH)
 
 .PHONY: crash-states
 crash-states: prepare ## enumerate crash states of the log, the long way

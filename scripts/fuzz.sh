@@ -20,6 +20,9 @@ if ! rustup run nightly rustc --version >/dev/null 2>&1; then
 fi
 
 export CARGO_TARGET_DIR="$WHARF_CACHE_DIR/fuzz-target"
+if [ ! -d fuzz/corpus ]; then
+  (cd fuzz && cargo +nightly run --quiet --example seeds)
+fi
 targets=("$@")
 [ $# -gt 0 ] || mapfile -t targets < <(cargo +nightly fuzz list)
 for target in "${targets[@]}"; do
