@@ -161,6 +161,15 @@ impl SegmentIndex {
         inner.file.as_ref().map_or(Ok(()), |file| file.sync_data())
     }
 
+    /// Opens the file, if there is one, so that readers survive the loss or the reuse of its name.
+    pub(crate) fn pin(&self, vfs: &dyn Vfs) -> io::Result<()> {
+        let mut inner = self.inner.lock();
+        if inner.blocks == 0 {
+            return Ok(());
+        }
+        self.open_file(&mut inner, vfs).map(|_| ())
+    }
+
     /// The file's path, for removal.
     pub(crate) fn path(&self) -> &Path {
         &self.path

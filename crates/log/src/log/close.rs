@@ -13,6 +13,14 @@ impl Log {
     /// # Errors
     /// [`LogError`]: no clean marker may be written then (T27).
     pub fn close(mut self) -> Result<CheckpointEntry, LogError> {
+        self.prepare_close()
+    }
+
+    /// What [`Log::close`] does, for an owner that cannot give the log away. Nothing may be appended afterwards.
+    ///
+    /// # Errors
+    /// As [`Log::close`].
+    pub fn prepare_close(&mut self) -> Result<CheckpointEntry, LogError> {
         self.check_writable()?;
         self.take_snapshot()?;
         if let Some(active) = self.active() {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use wharf_types::{LeaderEpoch, Offset, TopicPartition};
 
 use crate::batch::BatchError;
+use crate::compaction::CompactionError;
 use crate::epochs::EpochCacheError;
 use crate::framed::FrameError;
 use crate::producer::ProducerStateError;
@@ -62,11 +63,14 @@ pub enum LogError {
         /// End of the range asked for.
         next_good: Offset,
     },
-    /// The segments to be replaced are not closed segments of the log in a row.
-    #[error(
-        "the segments to be replaced are not closed segments in a row, or the new ones leave their range"
-    )]
-    BadSwap,
+    /// A compaction pass gave up; the log is as it was.
+    #[error("compacting {partition} failed: {source}")]
+    Compaction {
+        /// The log.
+        partition: TopicPartition,
+        /// Why.
+        source: CompactionError,
+    },
     /// A flush job of another log, or one that was never run.
     #[error("the flush job was not run")]
     FlushNotRun,

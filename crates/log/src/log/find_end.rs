@@ -8,13 +8,18 @@ use wharf_types::{Offset, TimestampMs};
 use super::error::LogError;
 use super::manifest::{DamagedRange, Manifest};
 use super::open::{Found, Opening};
+use super::rebuild;
 use crate::index::Lookup;
 use crate::recovery::{self, BadBatch, ScanOutcome, Scanner, Verdict};
 use crate::segment::{BatchCursor, Segment, SegmentEnd};
 
+/// A segment without any index entry is believed only up to this length.
+const INDEX_WANTED_ABOVE_BYTES: u64 = 6 << 20;
+
 impl Opening<'_> {
     pub(super) fn find_end(&mut self, manifest: &mut Manifest, bases: &[Offset]) -> Result<Found, LogError> {
-        let failed = |error| LogError::Io { doing: "recovering", partition: self.partition, source: error };
+        let partition = self.partition;
+        let failed = |source| LogError::Io { doing: "recovering", partition, source };
         let mut segments = Vec::with_capacity(bases.len());
         for base in bases {
             segments.push(Arc::new(Segment::open(&*self.vfs, self.dir, *base).map_err(failed)?));
@@ -47,7 +52,7 @@ impl Opening<'_> {
         let compacts = self.config.cleanup.compacts();
         let known = manifest.damaged.clone();
         let explains = |from, to| compacts || manifest.explains_jump(from, to);
-        let (vfs, partition) = (Arc::clone(&self.vfs), self.partition);
+        let vfs = Arc::clone(&self.vfs);
         let mut scanner = Scanner::new(vfs, partition, (expected, append_time), &known, explains);
         for (number, segment) in segments[at..].iter().enumerate() {
             scanner.scan(segment, if number == 0 { position } else { 0 }).map_err(failed)?;
@@ -68,7 +73,7 @@ impl Opening<'_> {
 
     /// Sets the ends of the segments below `start` that need no scan; how many there are.
     fn trust_closed(
-        &self,
+        &mut self,
         segments: &[Arc<Segment>],
         start: Offset,
         manifest: &Manifest,
@@ -79,6 +84,7 @@ impl Opening<'_> {
             if !is_below {
                 return Ok(at);
             }
+            self.mend_index(segment)?;
             let Some(end) = recovery::segment_end(&self.vfs, segment, self.partition)? else {
                 return Ok(at);
             };
@@ -93,6 +99,26 @@ impl Opening<'_> {
             segment.set_end(end);
         }
         Ok(segments.len())
+    }
+
+    /// Writes a closed segment's index anew if it is missing, damaged or not of this segment (T31).
+    fn mend_index(&mut self, segment: &Arc<Segment>) -> io::Result<()> {
+        let is_sound = match segment.index().lookup_last(&*self.vfs)? {
+            Lookup::Damaged => false,
+            Lookup::Start => segment.bytes() <= INDEX_WANTED_ABOVE_BYTES,
+            Lookup::Entry(entry) => {
+                let position = u64::from(entry.position);
+                let (vfs, segment) = (Arc::clone(&self.vfs), Arc::clone(segment));
+                let base = segment.base_offset().plus(u64::from(entry.relative_offset));
+                let mut cursor = BatchCursor::new(vfs, segment, self.partition, position).with_read_ahead(0);
+                matches!(cursor.peek_header(), Ok(Some(header)) if header.base_offset == base)
+            }
+        };
+        if !is_sound {
+            self.report.rebuilt.push("index");
+            rebuild::index(&self.vfs, self.partition, segment)?;
+        }
+        Ok(())
     }
 
     /// The segment, position and offset at which the scan starts; no segment if all are trusted.

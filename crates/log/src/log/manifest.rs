@@ -7,6 +7,7 @@
 //! | 8      | log start offset                                                                        |
 //! | 8      | truncation generation                                                                   |
 //! | 8      | offset below which compaction may have left holes                                       |
+//! | 8      | offset at which this replica's last compaction ended                                    |
 //! | 1      | operation begun: 0 none, 1 truncation, 2 reset, 3 swap, 4 truncation inside a segment   |
 //! | 8      | its offset: the cut, the new start; 0 otherwise                                         |
 //! | 8, 8   | base offset and length of the segment that is cut inside; 0 otherwise                   |
@@ -70,6 +71,7 @@ pub(crate) struct Manifest {
     pub(crate) log_start: Offset,
     pub(crate) generation: u64,
     pub(crate) compacted_below: Offset,
+    pub(crate) clean_below: Offset,
     pub(crate) pending: Pending,
     pub(crate) truncations: Vec<(u64, Offset)>,
     pub(crate) damaged: Vec<DamagedRange>,
@@ -94,6 +96,7 @@ impl Manifest {
     /// Notes a truncation: older checkpoints say nothing about offsets from the cut on.
     pub(crate) fn note_truncation(&mut self, cut: Offset) {
         self.generation += 1;
+        self.clean_below = self.clean_below.min(cut);
         self.truncations.push((self.generation, cut));
         if self.truncations.len() > TRUNCATIONS_MAX {
             let (_, oldest_cut) = self.truncations.remove(0);
@@ -120,6 +123,7 @@ impl Manifest {
         bytes.put_u64_le(self.log_start.value());
         bytes.put_u64_le(self.generation);
         bytes.put_u64_le(self.compacted_below.value());
+        bytes.put_u64_le(self.clean_below.value());
         let none: &[Offset] = &[];
         let nowhere = (Offset::ZERO, 0);
         let (kind, offset, keep, removed, installed) = match &self.pending {
@@ -157,6 +161,7 @@ impl Manifest {
         let log_start = get_offset(&mut bytes)?;
         let generation = bytes.try_get_u64_le().ok()?;
         let compacted_below = get_offset(&mut bytes)?;
+        let clean_below = get_offset(&mut bytes)?;
         let kind = bytes.try_get_u8().ok()?;
         let offset = get_offset(&mut bytes)?;
         let keep = (get_offset(&mut bytes)?, bytes.try_get_u64_le().ok()?);
@@ -183,7 +188,8 @@ impl Manifest {
                 skipped: bytes.try_get_u8().ok()? != 0,
             });
         }
-        let manifest = Manifest { log_start, generation, compacted_below, pending, truncations, damaged };
+        let manifest =
+            Manifest { log_start, generation, compacted_below, clean_below, pending, truncations, damaged };
         bytes.is_empty().then_some(manifest)
     }
 }
@@ -219,6 +225,7 @@ mod tests {
             log_start: Offset::new(2),
             generation: 4,
             compacted_below: Offset::new(6),
+            clean_below: Offset::new(5),
             pending,
             truncations: vec![(3, Offset::new(50)), (4, Offset::new(60))],
             damaged: vec![damaged],
@@ -232,6 +239,7 @@ mod tests {
             2, 0, 0, 0, 0, 0, 0, 0,  // log start offset
             4, 0, 0, 0, 0, 0, 0, 0,  // generation
             6, 0, 0, 0, 0, 0, 0, 0,  // compacted below
+            5, 0, 0, 0, 0, 0, 0, 0,  // clean below
             4,                       // truncation inside a segment
             7, 0, 0, 0, 0, 0, 0, 0,  // its cut
             3, 0, 0, 0, 0, 0, 0, 0,  // base offset of the segment

@@ -17,6 +17,7 @@
 
 mod append;
 mod close;
+mod compact;
 mod config;
 mod error;
 mod find_end;
@@ -27,6 +28,7 @@ mod open;
 mod pending;
 mod reader;
 mod rebuild;
+mod retention;
 mod shared;
 mod snapshots;
 mod truncate;
@@ -46,6 +48,7 @@ use crate::producer::ProducerStates;
 use crate::segment::Segment;
 
 pub use self::append::{LeaderAppend, LeaderAppendOutcome};
+pub use self::compact::{CompactionPass, CompactionResult};
 pub use self::config::LogConfig;
 pub use self::error::{AppendError, LogError, ReadError};
 pub use self::flushing::FlushJob;
@@ -53,6 +56,7 @@ pub use self::manifest::DamagedRange;
 pub use self::meta::{PARTITION_META_FILE, read_partition_meta, write_partition_meta};
 pub use self::open::{OpenHint, ProducerRecovery, RecoveryReport};
 pub use self::reader::{LogReader, ReadLimit, ReadOutcome};
+pub use self::retention::RetentionReport;
 
 /// Name of the file of leader epochs.
 const EPOCHS_FILE: &str = "epochs";
@@ -168,6 +172,12 @@ impl Log {
         }
     }
 
+    /// The leader epoch in which the record at an offset was appended; `None` below the first epoch known.
+    #[must_use]
+    pub fn leader_epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
+        self.epochs.epoch_at(offset)
+    }
+
     /// The leader epoch of the last record or of the last taking of office; 0 before both.
     #[must_use]
     pub fn leader_epoch(&self) -> LeaderEpoch {
@@ -184,6 +194,11 @@ impl Log {
     #[must_use]
     pub fn producer_states(&self) -> &ProducerStates {
         &self.producers
+    }
+
+    /// Moves the clock by which the idle times of producers are measured; see [`ProducerStates::advance_clock`].
+    pub fn advance_producer_clock(&mut self, now: std::time::Duration) {
+        self.producers.advance_clock(now);
     }
 
     /// Length of all segments.

@@ -67,8 +67,8 @@ pub(super) fn swap(vfs: &dyn Vfs, dir: &Path, removed: &[Offset], installed: &[O
         }
     }
     for base in installed {
-        let name = file_name(*base, LOG_SUFFIX);
-        match vfs.rename(&dir.join(format!("{name}{CLEANED_SUFFIX}")), &dir.join(&name)) {
+        let cleaned = dir.join(file_name(*base, CLEANED_SUFFIX));
+        match vfs.rename(&cleaned, &dir.join(file_name(*base, LOG_SUFFIX))) {
             // It was renamed before the crash.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => other?,

@@ -75,6 +75,12 @@ impl LogReader {
         self.shared.high_watermark()
     }
 
+    /// Bytes of all segments.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.shared.view().segments.iter().map(|segment| segment.bytes()).sum()
+    }
+
     /// Reads batches from the one that holds `from` on; at least one if there is one below the limit's end.
     ///
     /// # Errors
@@ -220,6 +226,9 @@ impl Walk<'_> {
         let mut expected = segment.base_offset();
         let mut chunk = Bytes::new();
         while position < segment.bytes() && self.next < self.limit.end {
+            if self.view.damage_at(self.next).is_some() {
+                return Ok(Step::Continue);
+            }
             if chunk.len() < BATCH_HEADER_BYTES {
                 chunk = self.read_chunk(segment, position, BATCH_HEADER_BYTES)?;
             }
@@ -238,9 +247,6 @@ impl Walk<'_> {
             if header.next_offset() > self.next {
                 if header.next_offset() > self.limit.end || self.is_full(length) {
                     return Ok(Step::Done);
-                }
-                if self.view.damage_at(self.next).is_some() {
-                    return Ok(Step::Continue);
                 }
                 if chunk.len() < length {
                     chunk = self.read_chunk(segment, position, length)?;

@@ -8,7 +8,7 @@ use wharf_types::{LeaderEpoch, Offset, TopicPartition};
 use super::open::Found;
 use crate::batch::BatchHeader;
 use crate::epochs::EpochCache;
-use crate::index::Lookup;
+use crate::index::{INDEX_INTERVAL_BYTES, IndexEntry, Lookup};
 use crate::producer::ProducerStates;
 use crate::segment::{BatchCursor, CursorError, Segment, find_next_batch};
 use crate::vfs::Vfs;
@@ -130,4 +130,22 @@ fn for_each_header(
             }
         }
     }
+}
+
+/// Writes the index of a closed segment anew.
+pub(super) fn index(vfs: &Arc<dyn Vfs>, partition: TopicPartition, segment: &Arc<Segment>) -> io::Result<()> {
+    let mut entries: Vec<IndexEntry> = Vec::new();
+    let mut cursor = BatchCursor::new(Arc::clone(vfs), Arc::clone(segment), partition, 0);
+    while let Ok(Some(header)) = cursor.peek_header() {
+        let relative = header.base_offset.distance_from(segment.base_offset());
+        let last = entries.last().map_or(0, |entry| entry.position);
+        if let (Ok(relative_offset), Ok(position)) =
+            (u32::try_from(relative), u32::try_from(cursor.position()))
+            && position.saturating_sub(last) >= INDEX_INTERVAL_BYTES
+        {
+            entries.push(IndexEntry { relative_offset, position, append_time: header.append_time });
+        }
+        cursor.skip(&header);
+    }
+    segment.index().rebuild(&**vfs, &entries)
 }

@@ -11,7 +11,7 @@ use wharf_types::{
 use super::*;
 use crate::batch::{BatchBuilder, EntrySource, RecordView, RequestEntry, UnsealedBatch};
 use crate::producer::EntryVerdict;
-use crate::vfs::{CrashPolicy, Fault, MemoryVfs, Vfs};
+use crate::vfs::{CrashPolicy, Fault, MemoryVfs, OpenMode, Vfs};
 
 const DIR: &str = "/p";
 const PARTITION: TopicPartition =
@@ -366,4 +366,212 @@ fn a_follower_takes_only_what_follows() {
     let old_epoch = follower.append_follower(batches[0].bytes().clone(), LeaderEpoch::new(0)).unwrap_err();
     assert!(matches!(old_epoch, AppendError::WrongEpoch { .. }));
     let _ = CleanupPolicy::Delete;
+}
+
+#[test]
+fn retention_removes_what_is_old_or_too_much_below_the_bound() {
+    let vfs = MemoryVfs::new();
+    let mut log = create(&vfs);
+    let limits = LogConfig { retention_ms: Some(1000), retention_bytes: None, ..config() };
+    log.set_config(limits).unwrap();
+    fill(&mut log, 0..120);
+    log.flush().unwrap();
+    log.advance_high_watermark(Offset::new(120));
+    let now = TimestampMs::new(2001);
+    let report = log.apply_retention(TimestampMs::new(2000), Offset::MAX).unwrap();
+    assert_eq!(report.segments, 0);
+    let second_base = log.segments()[1].base_offset;
+    let report = log.apply_retention(now, second_base.next()).unwrap();
+    assert_eq!((report.segments, report.log_start), (1, second_base));
+    let report = log.apply_retention(now, Offset::MAX).unwrap();
+    assert_eq!(report.log_start, Offset::new(120), "also the active segment, once it was closed");
+    assert_eq!(log.log_start_offset(), Offset::new(120));
+    fill(&mut log, 120..240);
+    log.advance_high_watermark(Offset::new(240));
+    let limits = LogConfig { retention_ms: None, retention_bytes: Some(10_000), ..config() };
+    log.set_config(limits).unwrap();
+    log.apply_retention(now, Offset::MAX).unwrap();
+    assert!((10_000..20_000).contains(&log.size_bytes()), "{}", log.size_bytes());
+    let start = log.log_start_offset().value();
+    assert_eq!(values(&log), expected(start..240));
+}
+
+fn keyed(key: u64, text: &str) -> UnsealedBatch {
+    let mut builder = BatchBuilder::new(Compression::None);
+    let key = key.to_string();
+    let view = RecordView {
+        key: Some(key.as_bytes()),
+        value: Some(text.as_bytes()),
+        headers: &[],
+        timestamp: TimestampMs::new(5),
+    };
+    builder.push_record(&view).unwrap();
+    builder.finish().unwrap()
+}
+
+#[test]
+fn compaction_keeps_the_latest_of_each_key_also_after_a_crash() {
+    let vfs = MemoryVfs::new();
+    let mut log = create(&vfs);
+    let compacting = LogConfig { cleanup: CleanupPolicy::Compact, min_compaction_lag_ms: 0, ..config() };
+    log.set_config(compacting.clone()).unwrap();
+    for n in 0..120 {
+        append(&mut log, keyed(n % 7, &value(n)));
+    }
+    log.flush().unwrap();
+    log.advance_high_watermark(Offset::new(120));
+    let closed_end = log.segments().last().unwrap().base_offset.value();
+    let before = log.reader();
+    let stats = log.compact(TimestampMs::new(5000), Offset::MAX).unwrap().unwrap();
+    assert!(stats.records_after < stats.records_before);
+    let kept = values(&log);
+    assert!(kept.len() < 60);
+    for n in 0..120 {
+        let is_latest = !(n + 1..closed_end).any(|later| later % 7 == n % 7);
+        if is_latest || n >= closed_end {
+            assert!(kept.contains(&(n, value(n))), "{n}");
+        }
+    }
+    assert_eq!(values(&log), kept);
+    drop(before);
+    let checkpoint = Some(log.checkpoint_entry());
+    for clean in [false, true] {
+        let vfs: Arc<dyn Vfs> = Arc::new(vfs.crash(CrashPolicy::LoseAll));
+        let hint = OpenHint { clean, checkpoint };
+        let now = TimestampMs::new(6000);
+        let (log, report) = Log::open(vfs, Path::new(DIR), PARTITION, compacting.clone(), hint, now).unwrap();
+        assert!(report.damaged.is_empty() && report.rebuilt.is_empty(), "{report:?}");
+        assert_eq!(values(&log), kept);
+    }
+}
+
+#[test]
+fn damage_below_the_committed_end_is_quarantined_and_the_rest_served() {
+    let vfs = MemoryVfs::new();
+    let mut log = create(&vfs);
+    fill(&mut log, 0..120);
+    log.flush().unwrap();
+    let checkpoint = Some(log.checkpoint_entry());
+    let active = log.segments().last().unwrap().base_offset;
+    drop(log);
+    // In the middle of a closed segment, of the active one, and at its very end.
+    for (segment, position) in [(0u64, 3000u64), (active.value(), 50), (active.value(), 700)] {
+        let vfs = vfs.crash(CrashPolicy::LoseAll);
+        vfs.flip_bit(&Path::new(DIR).join(format!("{segment:020}.log")), position * 8 + 3).unwrap();
+        let hint = OpenHint { clean: false, checkpoint };
+        let (mut log, report) = open(&vfs, hint);
+        assert_eq!(report.truncated_bytes, 0);
+        assert_eq!(log.log_end_offset(), Offset::new(120));
+        fill(&mut log, 120..140);
+        check_damage(&mut log);
+        log.flush().unwrap();
+        let vfs = vfs.crash(CrashPolicy::LoseAll);
+        let (mut log, _) = open(&vfs, hint);
+        assert_eq!(log.log_end_offset(), Offset::new(140));
+        assert_eq!(check_damage(&mut log).len(), 1);
+        let range = log.damaged_ranges()[0];
+        log.skip_damaged(range.from, range.next_good).unwrap();
+        let kept: Vec<_> = expected(0..140)
+            .into_iter()
+            .filter(|(n, _)| !(range.from.value()..range.next_good.value()).contains(n))
+            .collect();
+        assert_eq!(values(&log), kept);
+        let (log, _) = open(&vfs.crash(CrashPolicy::LoseAll), hint);
+        assert_eq!(values(&log), kept);
+    }
+}
+
+/// Reads everything, passing over what is reported as damaged; checks the rest and returns the damaged ranges.
+fn check_damage(log: &mut Log) -> Vec<(u64, u64)> {
+    let reader = log.reader();
+    let mut next = Offset::ZERO;
+    let mut damaged = Vec::new();
+    while next < reader.log_end_offset() {
+        match reader.read(next, ReadLimit { max_bytes: 2000, end: Offset::MAX }) {
+            Ok(outcome) => {
+                assert!(outcome.next_offset > next);
+                for record in outcome.batches.iter().flat_map(|batch| batch.records().unwrap()) {
+                    let record = record.unwrap();
+                    let text = String::from_utf8(record.value.unwrap().to_vec()).unwrap();
+                    assert_eq!(text, value(record.offset.value()));
+                }
+                next = outcome.next_offset;
+            }
+            Err(ReadError::Corrupted { from, next_good, .. }) => {
+                assert_eq!(from, next);
+                assert!(next_good > from && next_good.distance_from(from) <= 3, "{from} to {next_good}");
+                damaged.push((from.value(), next_good.value()));
+                next = next_good;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    log.note_damage().unwrap();
+    damaged
+}
+
+#[test]
+fn a_torn_tail_is_cut_where_nothing_was_promised() {
+    let vfs = MemoryVfs::new();
+    let mut log = create(&vfs);
+    fill(&mut log, 0..60);
+    log.flush().unwrap();
+    let checkpoint = Some(log.checkpoint_entry());
+    fill(&mut log, 60..90);
+    let vfs = vfs.crash(CrashPolicy::KeepAll);
+    let segment = log.segments().into_iter().rfind(|segment| segment.base_offset.value() <= 66).unwrap();
+    let path = Path::new(DIR).join(format!("{:020}.log", segment.base_offset.value()));
+    let batches_in = (66 - segment.base_offset.value()) / 3;
+    let batch_bytes = segment.bytes / (segment.next_offset.distance_from(segment.base_offset) / 3);
+    vfs.flip_bit(&path, (batches_in * batch_bytes + 300) * 8).unwrap();
+    let (mut log, report) = open(&vfs, OpenHint { clean: false, checkpoint });
+    assert!(report.damaged.is_empty());
+    assert!(report.truncated_bytes > 0);
+    assert_eq!(log.log_end_offset(), Offset::new(66));
+    fill(&mut log, 66..80);
+    assert_eq!(values(&log), expected(0..80));
+}
+
+#[test]
+fn a_hint_behind_a_bad_batch_tells_rot_from_a_torn_tail() {
+    let vfs = MemoryVfs::new();
+    let mut log = create(&vfs);
+    fill(&mut log, 0..12);
+    log.flush().unwrap();
+    log.advance_high_watermark(Offset::new(12));
+    fill(&mut log, 12..15);
+    let vfs = vfs.crash(CrashPolicy::KeepAll);
+    vfs.flip_bit(&Path::new(DIR).join("00000000000000000000.log"), 900 * 8).unwrap();
+    let (log, report) = open(&vfs, OpenHint::default());
+    assert_eq!(report.damaged.len(), 1, "the batch of offset 12 carries the high watermark 12");
+    assert_eq!(log.log_end_offset(), Offset::new(15));
+}
+
+#[test]
+fn damaged_caches_are_rebuilt() {
+    let vfs = MemoryVfs::new();
+    let mut log = create(&vfs);
+    fill(&mut log, 0..200);
+    append(&mut log, batch_of(&[&value(200)], Some(1)));
+    log.flush().unwrap();
+    let checkpoint = Some(log.checkpoint_entry());
+    log.close().unwrap();
+    let names: Vec<String> =
+        vfs.read_dir(Path::new(DIR)).unwrap().into_iter().map(|entry| entry.name).collect();
+    for name in names.iter().filter(|name| !name.ends_with(".log") && *name != "partition.meta") {
+        for clean in [false, true] {
+            let vfs = vfs.crash(CrashPolicy::LoseAll);
+            let path = Path::new(DIR).join(name);
+            let length = vfs.open(&path, OpenMode::Read).unwrap().len().unwrap();
+            vfs.flip_bit(&path, (length - 1).min(45) * 8).unwrap();
+            let (mut log, report) = open(&vfs, OpenHint { clean, checkpoint });
+            assert!(report.damaged.is_empty(), "{name}: {report:?}");
+            assert_eq!(report.producers, ProducerRecovery::Full);
+            assert_eq!(values(&log), expected(0..201), "{name}");
+            assert_eq!(log.leader_epoch(), LeaderEpoch::new(1));
+            assert_eq!(log.producer_states().len(), 1);
+            fill(&mut log, 201..210);
+            assert_eq!(values(&log), expected(0..210), "{name}");
+        }
+    }
 }

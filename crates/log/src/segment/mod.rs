@@ -186,7 +186,7 @@ impl Segment {
 
     /// Opens the file so that readers survive the loss or the reuse of its name.
     pub(crate) fn pin(&self, vfs: &dyn Vfs) -> io::Result<()> {
-        match self.file(vfs) {
+        match self.file(vfs).and_then(|_| self.index.pin(vfs)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
