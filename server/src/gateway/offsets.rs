@@ -1,0 +1,218 @@
+//! Commit, GetCommitted, ListOffsets.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use futures::future::try_join_all;
+use wharf_proto::error::ApiError;
+use wharf_types::{GroupName, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition, limits};
+
+use super::{Gateway, errors, retry};
+use crate::proto::{
+    CommitRequest, CommitResponse, CommittedOffset, GetCommittedRequest, GetCommittedResponse, ListOffsetsRequest,
+    ListOffsetsResponse, OffsetCommit, PartitionOffset, StartPosition, list_offsets_request,
+};
+use crate::storage_api::{CommitError, CommittedPosition, GroupCommit, OffsetQuery, OffsetToCommit, StorageError};
+
+/// The group that a client named.
+///
+/// # Errors
+/// `INVALID_REQUEST`.
+pub(super) fn check_group(group: &str) -> Result<GroupName, ApiError> {
+    GroupName::new(group).map_err(|error| errors::invalid_name("group", &error))
+}
+
+/// Serves one commit.
+///
+/// # Errors
+/// Those of api.md; nothing was committed then.
+pub(super) async fn commit(gateway: &Arc<Gateway>, request: CommitRequest) -> Result<CommitResponse, ApiError> {
+    let group = check_group(&request.group)?;
+    if request.offsets.is_empty() {
+        return Err(ApiError::invalid("offsets", "the request commits nothing; name at least one partition"));
+    }
+    if request.offsets.len() > limits::OFFSETS_PER_COMMIT_MAX {
+        return Err(ApiError::invalid(
+            "offsets",
+            format!("{} offsets; at most {} are allowed", request.offsets.len(), limits::OFFSETS_PER_COMMIT_MAX),
+        ));
+    }
+    let member = request.member.map(check_member).transpose()?;
+    let mut offsets = Vec::with_capacity(request.offsets.len());
+    let mut seen = HashSet::new();
+    for (index, offset) in request.offsets.into_iter().enumerate() {
+        let checked = check_offset(gateway, index, offset)?;
+        if !seen.insert(checked.partition) {
+            return Err(ApiError::invalid(format!("offsets[{index}]"), "names a partition a second time"));
+        }
+        offsets.push(checked);
+    }
+    check_ends(gateway, &offsets).await?;
+    let commit = GroupCommit { group, offsets, member };
+    let mut attempt = 0_u32;
+    loop {
+        match gateway.storage.commit(commit.clone()).await {
+            Ok(()) => return Ok(CommitResponse {}),
+            Err(CommitError::Storage(error)) if error.is_retriable() && !gateway.drain.is_cancelled() => {
+                retry::pause(attempt).await;
+                attempt += 1;
+            }
+            Err(error) => return Err(errors::commit_error(&error)),
+        }
+    }
+}
+
+fn check_member(member: crate::proto::GroupMember) -> Result<(String, u32, Option<u64>), ApiError> {
+    GroupName::new(&member.member_id)
+        .map_err(|_| ApiError::invalid("member.member_id", "must be 1 to 249 characters of A-Z a-z 0-9 . _ -"))?;
+    let epoch = u32::try_from(member.member_epoch)
+        .map_err(|_| ApiError::invalid("member.member_epoch", "is negative"))?;
+    let sequence = member
+        .commit_sequence
+        .map(|sequence| {
+            u64::try_from(sequence).map_err(|_| ApiError::invalid("member.commit_sequence", "is negative"))
+        })
+        .transpose()?;
+    Ok((member.member_id, epoch, sequence))
+}
+
+fn check_offset(gateway: &Gateway, index: usize, commit: OffsetCommit) -> Result<OffsetToCommit, ApiError> {
+    let route = gateway.routing.resolve(&commit.topic)?;
+    let partition = route.check_partition(commit.partition)?;
+    let field = |name: &str| format!("offsets[{index}].{name}");
+    let offset = Offset::from_wire(commit.offset).ok_or_else(|| {
+        ApiError::invalid(field("offset"), format!("{} is negative; offsets count from 0", commit.offset))
+    })?;
+    let leader_epoch = commit
+        .leader_epoch
+        .map(|epoch| u32::try_from(epoch).map(LeaderEpoch::new))
+        .transpose()
+        .map_err(|_| ApiError::invalid(field("leader_epoch"), "is negative"))?;
+    let metadata = commit.metadata.unwrap_or_default();
+    if metadata.len() > limits::COMMIT_METADATA_BYTES_MAX {
+        return Err(ApiError::invalid(
+            field("metadata"),
+            format!("has {} bytes; at most {} are allowed", metadata.len(), limits::COMMIT_METADATA_BYTES_MAX),
+        ));
+    }
+    Ok(OffsetToCommit { partition: route.partition_id(partition), offset, leader_epoch, metadata })
+}
+
+/// A commit above the end of a log is refused where the leader knows the end.
+async fn check_ends(gateway: &Gateway, offsets: &[OffsetToCommit]) -> Result<(), ApiError> {
+    for commit in offsets {
+        let Ok(status) = gateway.storage.partition_status(commit.partition).await else { continue };
+        if let Some(high_watermark) = status.high_watermark
+            && commit.offset > high_watermark
+        {
+            let name = topic_name(gateway, commit.partition);
+            let error = StorageError::OffsetOutOfRange {
+                requested: commit.offset,
+                log_start: status.log_start,
+                high_watermark,
+            };
+            return Err(errors::storage_error(&name, &error));
+        }
+    }
+    Ok(())
+}
+
+/// The name of a partition's topic, for messages.
+pub(super) fn topic_name(gateway: &Gateway, partition: TopicPartition) -> TopicName {
+    let image = gateway.controller.image();
+    image.topic(partition.topic_id).map_or_else(|| TopicName::internal("__deleted"), |topic| topic.name.clone())
+}
+
+/// Serves one read of committed offsets.
+///
+/// # Errors
+/// Those of api.md.
+pub(super) async fn get_committed(
+    gateway: &Arc<Gateway>,
+    request: GetCommittedRequest,
+) -> Result<GetCommittedResponse, ApiError> {
+    let group = check_group(&request.group)?;
+    let mut partitions = Vec::with_capacity(request.partitions.len());
+    for partition in &request.partitions {
+        let route = gateway.routing.resolve(&partition.topic)?;
+        partitions.push(route.partition_id(route.check_partition(partition.partition)?));
+    }
+    let named_alone = partitions.is_empty();
+    let committed = retry::until_available(gateway, || gateway.storage.committed(group.clone(), partitions.clone()))
+        .await
+        .map_err(|error| errors::commit_error(&CommitError::Storage(error)))?;
+    let positions = match committed {
+        Some(positions) => positions,
+        None if named_alone => return Err(errors::group_not_found(&group)),
+        None => partitions.iter().map(|partition| nothing_committed(*partition)).collect(),
+    };
+    let image = gateway.controller.image();
+    let offsets = positions
+        .into_iter()
+        .filter_map(|position| {
+            let topic = image.topic(position.partition.topic_id)?;
+            Some(committed_offset(topic.name.as_str(), position))
+        })
+        .collect();
+    Ok(GetCommittedResponse { offsets })
+}
+
+fn nothing_committed(partition: TopicPartition) -> CommittedPosition {
+    CommittedPosition { partition, offset: None, leader_epoch: None, metadata: String::new(), commit_time: None }
+}
+
+fn committed_offset(topic: &str, position: CommittedPosition) -> CommittedOffset {
+    CommittedOffset {
+        topic: topic.to_owned(),
+        partition: Some(position.partition.partition.to_wire()),
+        offset: position.offset.map(Offset::to_wire),
+        leader_epoch: position.leader_epoch.map(|epoch| epoch.value().cast_signed()),
+        metadata: position.metadata,
+        commit_time_ms: position.commit_time.map(TimestampMs::to_wire),
+    }
+}
+
+/// Serves one look-up of offsets.
+///
+/// # Errors
+/// Those of api.md.
+pub(super) async fn list_offsets(
+    gateway: &Arc<Gateway>,
+    request: ListOffsetsRequest,
+) -> Result<ListOffsetsResponse, ApiError> {
+    let query = match request.at {
+        None => return Err(ApiError::invalid("at", "is not set; set start or append_time_ms")),
+        Some(list_offsets_request::At::AppendTimeMs(time)) => OffsetQuery::AppendTime(
+            TimestampMs::from_wire(time)
+                .ok_or_else(|| ApiError::invalid("append_time_ms", format!("{time} is negative")))?,
+        ),
+        Some(list_offsets_request::At::Start(start)) => match StartPosition::try_from(start) {
+            Ok(StartPosition::Earliest) => OffsetQuery::Earliest,
+            Ok(StartPosition::Latest) => OffsetQuery::Latest,
+            _ => return Err(ApiError::invalid("start", "must be START_POSITION_EARLIEST or START_POSITION_LATEST")),
+        },
+    };
+    let route = gateway.routing.resolve(&request.topic)?;
+    let partitions = if request.partitions.is_empty() {
+        (0..route.partition_count()).map(|index| route.partition_id(wharf_types::PartitionIndex::new(index))).collect()
+    } else {
+        let mut partitions = Vec::with_capacity(request.partitions.len());
+        for partition in request.partitions {
+            partitions.push(route.partition_id(route.check_partition(partition)?));
+        }
+        partitions
+    };
+    let look_up = |partition: TopicPartition| async move {
+        let found = retry::until_available(gateway, || gateway.storage.list_offset(partition, query)).await?;
+        Ok(PartitionOffset {
+            partition: Some(partition.partition.to_wire()),
+            offset: found.offset.map(Offset::to_wire),
+            append_time_ms: found.append_time.map(TimestampMs::to_wire),
+            leader_epoch: None,
+        })
+    };
+    let offsets = try_join_all(partitions.into_iter().map(look_up))
+        .await
+        .map_err(|error: StorageError| errors::storage_error(&route.name, &error))?;
+    Ok(ListOffsetsResponse { offsets })
+}

@@ -1,0 +1,340 @@
+//! One produce request: its checks, its parts, its answer.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use tokio::sync::oneshot;
+use wharf_proto::error::{ApiError, Applied};
+use wharf_proto::v1::ErrorReason;
+use wharf_types::{PartitionIndex, ProducerEpoch, ProducerId, Sequence, TopicConfig, limits};
+
+use super::fence::StreamFence;
+use super::partitioning::{Spread, spread};
+use super::pipeline::{Part, PartAnswer, PartResult, PushRefused, SequenceKey};
+use super::record::{check_record, record_bytes};
+use crate::gateway::Gateway;
+use crate::gateway::errors::{self, ProduceError};
+use crate::gateway::routing::TopicRoute;
+use crate::proto::{Acks, ProduceRequest, ProduceResponse, RecordPosition};
+
+/// A request that passed its checks.
+pub(crate) struct Submission {
+    route: Arc<TopicRoute>,
+    request: ProduceRequest,
+    producer: Option<SequenceKey>,
+    acks: Acks,
+    bytes: usize,
+}
+
+/// A request whose parts have their places; what is left is to wait.
+pub(crate) struct PendingProduce {
+    route: Arc<TopicRoute>,
+    acks: Acks,
+    record_count: usize,
+    parts: Vec<PendingPart>,
+}
+
+struct PendingPart {
+    partition: PartitionIndex,
+    /// The records of the request in this part; all of them if none.
+    selection: Option<Vec<u32>>,
+    answer: oneshot::Receiver<PartResult>,
+}
+
+/// What the records of a request weigh beyond their sizes in the gateway's budget.
+const REQUEST_OVERHEAD_BYTES: usize = 512;
+
+impl Submission {
+    /// Checks a request against the contract.
+    ///
+    /// # Errors
+    /// The error of api.md for the first thing that is wrong; nothing was written.
+    pub(crate) fn check(gateway: &Gateway, request: ProduceRequest) -> Result<Self, ApiError> {
+        let none = |error: ApiError| error.with_applied(Applied::None);
+        if request.transaction_id.is_some() {
+            return Err(none(ApiError::invalid(
+                "transaction_id",
+                "transactions are not served yet; leave it unset",
+            )));
+        }
+        let acks = check_acks(request.acks).map_err(none)?;
+        let producer = check_producer(gateway, &request).map_err(none)?;
+        let route = gateway.routing.resolve(&request.topic).map_err(none)?;
+        if request.records.is_empty() {
+            return Err(none(ApiError::invalid("records", "the request has no records; send at least one")));
+        }
+        if request.records.len() > limits::RECORDS_PER_REQUEST_MAX {
+            return Err(none(too_many_records(request.records.len())));
+        }
+        check_encoded_size(&request).map_err(none)?;
+        let bytes = check_records(&request, &route.config)?;
+        Ok(Submission { route, request, producer, acks, bytes })
+    }
+
+    /// What the request holds of the gateway's buffer while it is unanswered.
+    pub(crate) fn budget_bytes(&self) -> usize {
+        self.bytes + REQUEST_OVERHEAD_BYTES
+    }
+
+    pub(crate) fn producer_id(&self) -> Option<ProducerId> {
+        self.producer.map(|key| key.producer_id)
+    }
+
+    /// Takes the places of all parts. The budget for [`Submission::budget_bytes`] was taken before, and is given
+    /// back by the pipelines.
+    ///
+    /// # Errors
+    /// As [`spread`]; nothing was written.
+    pub(crate) async fn submit(
+        self,
+        gateway: &Gateway,
+        fence: Option<&Arc<StreamFence>>,
+    ) -> Result<PendingProduce, ApiError> {
+        let Submission { route, request, producer, acks, bytes } = self;
+        let held = bytes + REQUEST_OVERHEAD_BYTES;
+        let now = gateway.clock.now();
+        let spread = match spread(&route, &request, producer, now) {
+            Ok(spread) => spread,
+            Err(error) => {
+                gateway.pipelines.budget.release(held);
+                return Err(error.with_applied(Applied::None));
+            }
+        };
+        let hashed_over = |hashed: bool| hashed.then(|| route.partition_count());
+        let part = Part { records: &request.records, selection: None, producer, hashed_over: None, arrival_ms: now.to_wire(), fence, bytes: held };
+        let parts = match spread {
+            Spread::One { partition, hashed } => {
+                let part = Part { hashed_over: hashed_over(hashed), ..part };
+                let answer = push(&route, partition, &part).await;
+                vec![PendingPart { partition, selection: None, answer }]
+            }
+            Spread::Several { parts, hashed } => {
+                let mut pending = Vec::with_capacity(parts.len());
+                let mut rest = held;
+                let last = parts.len() - 1;
+                for (index, (partition, selection)) in parts.into_iter().enumerate() {
+                    let records = selection.iter().filter_map(|&index| request.records.get(index as usize));
+                    let share = if index == last { rest } else { records.map(record_bytes).sum::<usize>().min(rest) };
+                    rest -= share;
+                    let part = Part {
+                        selection: Some(&selection),
+                        hashed_over: hashed_over(hashed),
+                        bytes: share,
+                        ..part
+                    };
+                    let answer = push(&route, partition, &part).await;
+                    pending.push(PendingPart { partition, selection: Some(selection), answer });
+                }
+                pending
+            }
+        };
+        Ok(PendingProduce { route, acks, record_count: request.records.len(), parts })
+    }
+}
+
+/// Pushes a part, waiting while its producer has too much unanswered on the partition (R10).
+async fn push(route: &TopicRoute, partition: PartitionIndex, part: &Part<'_>) -> oneshot::Receiver<PartResult> {
+    loop {
+        let Some(pipeline) = route.pipeline(partition) else {
+            let (answer, receiver) = oneshot::channel();
+            // The receiver is in hand, so the answer arrives.
+            drop(answer.send(Err(ProduceError::TopicGone)));
+            return receiver;
+        };
+        let answered = pipeline.answered();
+        match pipeline.push(part) {
+            Ok(receiver) => return receiver,
+            Err(PushRefused::ProducerWindowFull) => answered.await,
+        }
+    }
+}
+
+impl PendingProduce {
+    /// Waits for all parts and puts their answers together.
+    ///
+    /// # Errors
+    /// The first error of a part, with what is known of the others.
+    pub(crate) async fn finish(self) -> Result<ProduceResponse, ApiError> {
+        let PendingProduce { route, acks, record_count, parts } = self;
+        if acks == Acks::None {
+            let mut positions = vec![RecordPosition::default(); record_count];
+            for part in &parts {
+                place(&mut positions, part, None);
+            }
+            return Ok(ProduceResponse { positions, duplicate: false });
+        }
+        if let [part] = parts.as_slice()
+            && part.selection.is_none()
+        {
+            return finish_one(&route, record_count, parts).await;
+        }
+        let answers = join_all(parts.into_iter().map(|part| async move {
+            let (partition, selection) = (part.partition, part.selection);
+            let result = part.answer.await.unwrap_or(Err(ProduceError::Timeout));
+            (partition, selection, result)
+        }))
+        .await;
+        assemble(&route, record_count, &answers)
+    }
+}
+
+async fn finish_one(
+    route: &TopicRoute,
+    record_count: usize,
+    parts: Vec<PendingPart>,
+) -> Result<ProduceResponse, ApiError> {
+    let mut positions = vec![RecordPosition::default(); record_count];
+    let mut duplicate = false;
+    for part in parts {
+        let partition = part.partition;
+        let answer = part
+            .answer
+            .await
+            .unwrap_or(Err(ProduceError::Timeout))
+            .map_err(|error| errors::produce_error(&route.name, &error))?;
+        place_all(&mut positions, partition, &answer);
+        duplicate = answer.duplicate;
+    }
+    Ok(ProduceResponse { positions, duplicate })
+}
+
+type PartOutcome = (PartitionIndex, Option<Vec<u32>>, PartResult);
+
+fn assemble(
+    route: &TopicRoute,
+    record_count: usize,
+    answers: &[PartOutcome],
+) -> Result<ProduceResponse, ApiError> {
+    let mut positions = vec![RecordPosition::default(); record_count];
+    let mut duplicate = true;
+    let mut failed: Option<ApiError> = None;
+    let mut any_unknown = false;
+    let mut written = String::new();
+    for (partition, selection, result) in answers {
+        match result {
+            Ok(answer) => {
+                duplicate &= answer.duplicate;
+                let selection = selection.as_deref().unwrap_or_default();
+                for (nth, &index) in selection.iter().enumerate() {
+                    if let Some(position) = positions.get_mut(index as usize) {
+                        *position = position_of(*partition, answer, nth);
+                    }
+                }
+                describe_written(&mut written, *partition, answer, selection.len());
+            }
+            Err(error) => {
+                let error = errors::produce_error(&route.name, error);
+                any_unknown |= error.applied != Some(Applied::None);
+                failed.get_or_insert(error);
+            }
+        }
+    }
+    let Some(error) = failed else { return Ok(ProduceResponse { positions, duplicate }) };
+    Err(error.with_applied(match (any_unknown, written.is_empty()) {
+        (true, _) => Applied::Unknown,
+        (false, true) => Applied::None,
+        (false, false) => Applied::Some(written),
+    }))
+}
+
+/// Appends `partition:first-last` of what was written, for the error of a request that was written in part.
+fn describe_written(written: &mut String, partition: PartitionIndex, answer: &PartAnswer, records: usize) {
+    let Some(base) = answer.base_offset else { return };
+    if !written.is_empty() {
+        written.push(',');
+    }
+    let last = base.plus(records.saturating_sub(1) as u64);
+    written.push_str(&format!("{partition}:{base}-{last}"));
+}
+
+fn position_of(partition: PartitionIndex, answer: &PartAnswer, nth: usize) -> RecordPosition {
+    RecordPosition {
+        partition: Some(partition.to_wire()),
+        offset: answer.base_offset.map(|base| base.plus(nth as u64).to_wire()),
+    }
+}
+
+fn place_all(positions: &mut [RecordPosition], partition: PartitionIndex, answer: &PartAnswer) {
+    for (nth, position) in positions.iter_mut().enumerate() {
+        *position = position_of(partition, answer, nth);
+    }
+}
+
+fn place(positions: &mut [RecordPosition], part: &PendingPart, base_offset: Option<wharf_types::Offset>) {
+    let answer = PartAnswer { base_offset, duplicate: false };
+    match &part.selection {
+        None => place_all(positions, part.partition, &answer),
+        Some(selection) => {
+            for (nth, &index) in selection.iter().enumerate() {
+                if let Some(position) = positions.get_mut(index as usize) {
+                    *position = position_of(part.partition, &answer, nth);
+                }
+            }
+        }
+    }
+}
+
+fn check_acks(acks: i32) -> Result<Acks, ApiError> {
+    match Acks::try_from(acks) {
+        Ok(Acks::Unspecified) => Ok(Acks::All),
+        Ok(acks) => Ok(acks),
+        Err(_) => Err(ApiError::invalid("acks", format!("{acks} is not one of ACKS_NONE, ACKS_LEADER, ACKS_ALL"))),
+    }
+}
+
+fn check_producer(gateway: &Gateway, request: &ProduceRequest) -> Result<Option<SequenceKey>, ApiError> {
+    let Some(producer) = &request.producer else { return Ok(None) };
+    let producer_id = ProducerId::from_wire(producer.producer_id)
+        .map_err(|error| ApiError::invalid("producer.producer_id", error.to_string()))?;
+    if !gateway.is_known_producer(producer_id) {
+        return Err(ApiError::invalid(
+            "producer.producer_id",
+            format!("{producer_id} was never handed out; get one with BrokerService/InitProducer"),
+        ));
+    }
+    let epoch = u32::try_from(producer.producer_epoch)
+        .map_err(|_| ApiError::invalid("producer.producer_epoch", "is negative"))?;
+    let sequence = u64::try_from(producer.sequence)
+        .map_err(|_| ApiError::invalid("producer.sequence", "is negative; it counts requests from 0"))?;
+    Ok(Some(SequenceKey {
+        producer_id,
+        epoch: ProducerEpoch::new(epoch),
+        sequence: Sequence::new(sequence),
+    }))
+}
+
+fn check_encoded_size(request: &ProduceRequest) -> Result<(), ApiError> {
+    // Only a request of many records can pass the limit of the transport and still be above this one.
+    let size = prost::Message::encoded_len(request);
+    if size <= limits::PRODUCE_REQUEST_BYTES_MAX {
+        return Ok(());
+    }
+    Err(request_too_large(size, limits::PRODUCE_REQUEST_BYTES_MAX))
+}
+
+/// The error for a request above its limit.
+pub(crate) fn request_too_large(size: usize, limit: usize) -> ApiError {
+    ApiError::invalid_as(
+        ErrorReason::RequestTooLarge,
+        "request",
+        format!("it has {size} bytes; at most {limit} are allowed, so send fewer records at once"),
+    )
+    .with_metadata("limit", limit)
+    .with_metadata("size", size)
+}
+
+/// The error for a request with too many records.
+fn too_many_records(actual: usize) -> ApiError {
+    ApiError::invalid(
+        "records",
+        format!("{actual} records; at most {} are allowed in one request", limits::RECORDS_PER_REQUEST_MAX),
+    )
+}
+
+fn check_records(request: &ProduceRequest, config: &TopicConfig) -> Result<usize, ApiError> {
+    let mut bytes = 0;
+    for (index, record) in request.records.iter().enumerate() {
+        bytes += check_record(record, config).map_err(|error| error.into_api(index))?;
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,113 @@
+//! What a storage node does by the clock: looks at the disk, flushes by interval, writes the checkpoint, applies
+//! retention and compaction, purges the trash.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wharf_log::checkpoint::CheckpointEntry;
+use wharf_types::TopicPartition;
+
+use super::node::StorageNode;
+
+const TICK: Duration = Duration::from_millis(200);
+/// Ticks between two looks at the disk.
+const DISK_TICKS: u64 = 1;
+/// Ticks between two checkpoints, 5 s (R17).
+const CHECKPOINT_TICKS: u64 = 25;
+/// Ticks between two rounds of retention, 5 s.
+const RETENTION_TICKS: u64 = 25;
+/// Ticks between two rounds of compaction, 15 s.
+const COMPACTION_TICKS: u64 = 75;
+
+/// Runs until the node stops.
+pub(super) async fn run(node: Arc<StorageNode>) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut count = 0_u64;
+    loop {
+        tokio::select! {
+            () = node.shared.stopping.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        count += 1;
+        if count.is_multiple_of(DISK_TICKS) {
+            look_at_disk(&node).await;
+        }
+        flush_by_interval(&node, count);
+        if count.is_multiple_of(CHECKPOINT_TICKS) {
+            let worker = Arc::clone(&node);
+            // A job that panicked has said so; so below.
+            drop(node.shared.io.run(move || store_checkpoint(&worker, entries(&worker))).await);
+        }
+        if count.is_multiple_of(RETENTION_TICKS) {
+            for partition in node.partitions() {
+                drop(partition.maintain().await);
+            }
+            let worker = Arc::clone(&node);
+            drop(node.shared.io.run(move || purge_trash(&worker)).await);
+        }
+        if count.is_multiple_of(COMPACTION_TICKS) {
+            super::compaction::run_once(&node).await;
+        }
+    }
+}
+
+async fn look_at_disk(node: &Arc<StorageNode>) {
+    let worker = Arc::clone(node);
+    let looked = node.shared.io.run(move || worker.shared.disk.refresh()).await;
+    if let Ok(Err(error)) = looked {
+        tracing::warn!(error = %error, "the disk's free space cannot be read");
+    }
+}
+
+fn flush_by_interval(node: &StorageNode, count: u64) {
+    for partition in node.partitions() {
+        let interval = partition.settings().config.flush_interval_ms;
+        let every = (interval / u64::try_from(TICK.as_millis()).unwrap_or(1)).max(1);
+        if count.is_multiple_of(every) {
+            partition.flush_by_interval();
+        }
+    }
+}
+
+/// The checkpoint entries of all open partitions.
+fn entries(node: &StorageNode) -> Vec<(TopicPartition, CheckpointEntry)> {
+    node.partitions().iter().map(|partition| (partition.id(), partition.checkpoint_entry())).collect()
+}
+
+/// Writes the checkpoint, if it changed; tells whether it stands. What is known of partitions that cannot be opened
+/// is kept: recovery needs it to tell rot from a torn tail.
+pub(super) fn store_checkpoint(node: &StorageNode, mut entries: Vec<(TopicPartition, CheckpointEntry)>) -> bool {
+    let mut data_dir = node.data_dir.lock();
+    for id in node.unavailable.read().iter() {
+        entries.extend(data_dir.open_hint(*id).checkpoint.map(|entry| (*id, entry)));
+    }
+    let stored = data_dir.store_checkpoint(entries);
+    if let Err(error) = &stored {
+        tracing::warn!(error = %error, "the checkpoint was not written; a restart after a crash would read more");
+    }
+    stored.is_ok()
+}
+
+/// How long a deleted topic stays in the trash, in milliseconds: 24 h (T29), unless the disk reserve is touched.
+const TRASH_MS: u64 = 86_400_000;
+
+/// Purges what is too old, and below the disk reserve the oldest until the reserve is free again.
+fn purge_trash(node: &StorageNode) {
+    let data_dir = node.data_dir.lock();
+    let trash = match data_dir.trash() {
+        Ok(trash) => trash,
+        Err(error) => return tracing::warn!(error = %error, "the trash cannot be read"),
+    };
+    let now = node.shared.clock.now();
+    for entry in trash {
+        if now.since(entry.discarded_at) < TRASH_MS && !node.shared.disk.is_full() {
+            break;
+        }
+        match data_dir.purge(&entry).and_then(|()| Ok(node.shared.disk.refresh())) {
+            Ok(Ok(())) => tracing::info!(path = %entry.path.display(), "purged from the trash"),
+            Ok(Err(error)) => tracing::warn!(error = %error, "the disk's free space cannot be read"),
+            Err(error) => return tracing::warn!(error = %error, "the trash was not purged"),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Flushes: the disk's work happens outside of the partition's lock.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use wharf_log::flush::FlushTarget;
+use wharf_types::FlushPolicy;
+
+use super::Partition;
+
+impl Partition {
+    /// Asks the data directory's flush scheduler for a turn; asking twice before it comes is asking once.
+    pub(crate) fn request_flush(self: &Arc<Self>) {
+        self.node.flush.submit(Arc::clone(self) as Arc<dyn FlushTarget>);
+    }
+}
+
+impl FlushTarget for Partition {
+    fn queued_flag(&self) -> &AtomicBool {
+        &self.flush_queued
+    }
+
+    fn flush(&self) {
+        let job = {
+            let mut state = self.state.lock();
+            match state.log.begin_flush() {
+                Ok(Some(job)) => job,
+                Ok(None) => return,
+                Err(error) => return self.fail(&mut state, &error),
+            }
+        };
+        let started = std::time::Instant::now();
+        // The log looks at the job's outcome itself.
+        drop(job.run());
+        self.node.metrics.flushed(started.elapsed());
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        match state.log.complete_flush(job) {
+            Ok(durable_end) => {
+                if state.leading.is_some() && self.settings.read().config.flush_policy == FlushPolicy::Ack {
+                    self.advance_high_watermark(state, durable_end);
+                }
+            }
+            Err(error) => self.fail(state, &error),
+        }
+    }
+}
