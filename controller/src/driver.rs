@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use protobuf::Message as _;
 use raft::eraftpb::{ConfChange, ConfChangeV2, Entry, EntryType, Message, Snapshot};
-use raft::{RawNode, StateRole};
+use raft::{RawNode, SnapshotStatus, StateRole};
 use tokio::sync::{oneshot, watch};
 use wharf_metadata::codec::{self, DecodeError};
 use wharf_metadata::{
@@ -41,6 +41,10 @@ pub(crate) enum Input {
     Propose { record: Bytes, answer: oneshot::Sender<Answer> },
     /// A message of another voter.
     Step(Box<Message>),
+    /// A message to this voter was lost.
+    Unreachable(NodeId),
+    /// What became of a snapshot to this voter.
+    SnapshotSent(NodeId, SnapshotStatus),
     /// Sync everything and end.
     Shutdown,
 }
@@ -219,6 +223,10 @@ impl Driver {
                     Input::Propose { record, answer } => self.propose(record, answer),
                     // A message that raft refuses is a stray one; it loses nothing.
                     Input::Step(message) => drop(self.node.step(*message)),
+                    Input::Unreachable(voter) => self.node.report_unreachable(voter.value().into()),
+                    Input::SnapshotSent(voter, status) => {
+                        self.node.report_snapshot(voter.value().into(), status);
+                    }
                     Input::Shutdown => {
                         self.process_ready()?;
                         return Ok(self.node.mut_store().sync_all()?);

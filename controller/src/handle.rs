@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use raft::SnapshotStatus;
 use raft::eraftpb::{Entry, EntryType, Message, Snapshot};
 use tokio::sync::{oneshot, watch};
 use wharf_metadata::codec::{self, DecodeError};
@@ -30,12 +31,28 @@ use crate::transport::Transport;
 pub struct Controller;
 
 impl Controller {
-    /// Opens the log, or makes it at a first start, starts the driver's thread and waits until this voter leads or knows
-    /// a leader and its image is current. A sole voter is there within a few writes.
+    /// Starts a controller and waits until this voter leads or knows a leader and its image is current. A sole voter is
+    /// there within a few writes.
     ///
     /// # Errors
     /// [`OpenError`]. A damaged log is never changed, replaced or truncated here (R3).
     pub async fn open(config: ControllerConfig, transport: impl Transport) -> Result<ControllerHandle, OpenError> {
+        let handle = Controller::start(config, transport).await?;
+        match handle.wait_ready().await {
+            Ok(()) => Ok(handle),
+            Err(error) => {
+                handle.shutdown().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens the log, or makes it at a first start, and starts the driver's thread. Where there are several voters, the
+    /// handle must take in their messages before any of them can be ready.
+    ///
+    /// # Errors
+    /// [`OpenError`], as of [`Controller::open`].
+    pub async fn start(config: ControllerConfig, transport: impl Transport) -> Result<ControllerHandle, OpenError> {
         if config.node_id.value() == 0 {
             return Err(OpenError::InvalidConfig { reason: "the id of a controller is at least 1" });
         }
@@ -45,17 +62,9 @@ impl Controller {
         let opening = config.clone();
         // RocksDB reads and syncs: not on a worker of the runtime.
         let opened = tokio::task::spawn_blocking(move || open_store(&opening)).await;
-        let (store, image) = opened.map_err(|panic| {
-            OpenError::Driver(DriverError::Panicked { reason: panic.to_string() })
-        })??;
-        let handle = start(store, image, config, Box::new(transport))?;
-        match handle.wait_ready().await {
-            Ok(()) => Ok(handle),
-            Err(error) => {
-                handle.shutdown().await;
-                Err(error)
-            }
-        }
+        let panicked = |error: tokio::task::JoinError| DriverError::Panicked { reason: error.to_string() };
+        let (store, image) = opened.map_err(|error| OpenError::Driver(panicked(error)))??;
+        start(store, image, config, Box::new(transport))
     }
 }
 
@@ -188,6 +197,12 @@ impl ControllerHandle {
         self.shared.status.borrow().clone()
     }
 
+    /// Who leads, as it changes.
+    #[must_use]
+    pub fn watch_status(&self) -> watch::Receiver<Status> {
+        self.shared.status.clone()
+    }
+
     /// Waits until the controller has stopped; the error says why, if it failed. Then the process should end.
     ///
     /// # Errors
@@ -300,6 +315,16 @@ impl ControllerHandle {
         let _ = self.shared.inputs.try_send(Input::Step(Box::new(message)));
     }
 
+    /// Tells that a message to this voter could not be delivered. The transport must, or raft goes on as if it had been.
+    pub fn report_unreachable(&self, voter: NodeId) {
+        let _ = self.shared.inputs.try_send(Input::Unreachable(voter));
+    }
+
+    /// Tells what became of a snapshot to this voter. The transport must, or raft sends it nothing more.
+    pub fn report_snapshot(&self, voter: NodeId, status: SnapshotStatus) {
+        let _ = self.shared.inputs.try_send(Input::SnapshotSent(voter, status));
+    }
+
     /// Stops the controller: what was accepted is finished, everything is synced, the log is closed.
     pub async fn shutdown(&self) {
         let shared = Arc::clone(&self.shared);
@@ -315,7 +340,11 @@ impl ControllerHandle {
         let _ = tokio::task::spawn_blocking(stop).await;
     }
 
-    async fn wait_ready(&self) -> Result<(), OpenError> {
+    /// Waits until this voter leads or knows a leader, and its image is current.
+    ///
+    /// # Errors
+    /// [`OpenError::NoLeader`] after the configured time, [`OpenError::Driver`] if the controller stopped before.
+    pub async fn wait_ready(&self) -> Result<(), OpenError> {
         let mut status = self.shared.status.clone();
         let wait = tokio::time::timeout(self.shared.timeout, status.wait_for(|status| status.ready)).await;
         match wait {

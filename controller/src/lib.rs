@@ -32,4 +32,6 @@ pub use handle::{Controller, ControllerHandle};
 pub use recover::{Existing, RecoverError, RecoveryReport, recover_metadata};
 pub use storage::{Damage, METADATA_DIR, SyncMode, WriteError};
 pub use transport::{NoTransport, Transport};
+pub use raft::SnapshotStatus;
+pub use raft::eraftpb::Message as RaftMessage;
 pub use wharf_metadata::{RebuildNote, RecoveredMetadata, RecoveredPartition};

@@ -16,6 +16,8 @@
 
 mod disk;
 mod floor;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
