@@ -98,14 +98,11 @@ bench: prepare ## measure the release build beside a bare server (BENCH; see ben
 
 .PHONY: crash-states
 crash-states: prepare ## enumerate crash states of the log, the long way
-	@source scripts/env.sh
-	CRASH_STATES=full cargo test --locked --release -p wharf-log crash_states -- --nocapture --include-ignored
+	@CRASH_STATES=full scripts/long-tests.sh wharf-log crash_states
 
 .PHONY: kill-campaign
-kill-campaign: prepare ## kill real brokers under load again and again, and check the history
-	@source scripts/env.sh
-	cargo build --locked --release -p wharf-server --bin wharf
-	KILL_CAMPAIGN=full cargo test --locked --release -p wharf-tests kill -- --nocapture --include-ignored
+kill-campaign: build ## kill real brokers under load again and again, and check the history
+	@KILL_CAMPAIGN=full scripts/long-tests.sh wharf-tests kill_campaign
 
 ##@ Other
 .PHONY: prepare
