@@ -39,7 +39,7 @@ install: build ## copy the release binary to PREFIX/bin (default /usr/local)
 test: prepare ## run every Rust test: unit, property, crash and black-box tests
 	@source scripts/env.sh
 	cargo build --locked --workspace --bins
-	cargo test --locked --workspace
+	cargo test --locked --workspace --no-fail-fast
 
 .PHONY: fmt
 fmt: ## format the sources
