@@ -34,7 +34,9 @@ fn batches() {
         write("sealed_batch", name, &with_mode(sealed.bytes()));
     }
     let producer_ids = vec![ProducerId::new(77), ProducerId::new(900)];
-    for (name, record) in [("no-op", ControlRecord::NoOp), ("expiry", ControlRecord::ProducerExpiry { producer_ids })] {
+    for (name, record) in
+        [("no-op", ControlRecord::NoOp), ("expiry", ControlRecord::ProducerExpiry { producer_ids })]
+    {
         let batch = record.to_batch(TimestampMs::new(5)).expect("a small record fits");
         let sealed = batch.seal(&seal(1_000, BatchKind::Control)).expect("far from the last offset");
         write("sealed_batch", name, &with_mode(sealed.bytes()));
@@ -66,7 +68,19 @@ fn small_files() {
     write("checkpoint", "one", &one);
 }
 
+/// Damage of each kind to each of the first files, under each way of opening.
+fn damage() {
+    for kind in 0..6u8 {
+        for file in 0..12u8 {
+            let change = [(file + kind) % 4, file, 7 * kind + file, 3, kind | 0x80, 0x41];
+            write("segment_scan", &format!("{kind}-{file}"), &change);
+        }
+    }
+    write("segment_scan", "whole", &[3]);
+}
+
 fn main() {
     batches();
+    damage();
     small_files();
 }

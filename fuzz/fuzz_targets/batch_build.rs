@@ -31,7 +31,8 @@ fuzz_target!(|data: &[u8]| {
     let mut expected = Vec::new();
     while let &[flags, key_bytes, value_bytes, ..] = data {
         take(&mut data, 3);
-        let timestamp = TimestampMs::new(if flags & 4 == 0 { u64::from(key_bytes) } else { number(&mut data) });
+        let timestamp =
+            TimestampMs::new(if flags & 4 == 0 { u64::from(key_bytes) } else { number(&mut data) });
         let key = take(&mut data, usize::from(key_bytes));
         let value = take(&mut data, usize::from(value_bytes) * 16);
         let key = (flags & 1 == 0).then_some(key);

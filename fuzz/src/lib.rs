@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use wharf_log::batch::{
-    BATCH_HEADER_BYTES, BatchBuilder, BatchKind, EntrySource, HeaderView, RecordIter, RecordView, RequestEntry, Seal,
-    UnsealedBatch,
+    BATCH_HEADER_BYTES, BatchBuilder, BatchKind, EntrySource, HeaderView, RecordIter, RecordView,
+    RequestEntry, Seal, UnsealedBatch,
 };
 use wharf_types::{
-    Compression, LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, TimestampMs, TopicId,
-    TopicPartition,
+    Compression, LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, TimestampMs,
+    TopicId, TopicPartition,
 };
 
 /// Where the builder's part of a batch header starts, which the payload CRC covers.
@@ -33,12 +33,18 @@ pub fn seal(base_offset: u64, kind: BatchKind) -> Seal {
     }
 }
 
-/// A batch of three records of two requests, its sequences counted from `sequence`.
+/// A batch of three records of two requests, both of this sequence.
 pub fn sample_batch(compression: Compression, sequence: u64) -> UnsealedBatch {
+    sample_batch_of(compression, sequence, 40)
+}
+
+/// The same with values of about so many bytes.
+pub fn sample_batch_of(compression: Compression, sequence: u64, value_bytes: usize) -> UnsealedBatch {
     let mut builder = BatchBuilder::new(compression);
-    let headers = [HeaderView { name: "trace", value: Some(b"ab") }, HeaderView { name: "flag", value: None }];
+    let headers =
+        [HeaderView { name: "trace", value: Some(b"ab") }, HeaderView { name: "flag", value: None }];
     let timestamp = TimestampMs::new(1_700_000_000_000 + sequence);
-    let value = sequence.to_string().repeat(20);
+    let value = format!("{sequence:04}").repeat(value_bytes / 4);
     let value = Some(value.as_bytes());
     let records = [
         RecordView { key: Some(b"key"), value, headers: &headers, timestamp },
