@@ -6,6 +6,7 @@
 //! after [`Vfs::sync_dir`] of the parent.
 
 mod memory;
+mod power_loss;
 mod real;
 
 use std::io;
@@ -13,6 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use memory::{CrashPolicy, Fault, MemoryVfs, Operation, PAGE_BYTES, SECTOR_BYTES};
+pub use power_loss::PowerLossVfs;
 pub use real::RealVfs;
 
 /// How a file is opened.
