@@ -21,7 +21,8 @@ use raft::{RawNode, SnapshotStatus, StateRole};
 use tokio::sync::{oneshot, watch};
 use wharf_metadata::codec::{self, DecodeError};
 use wharf_metadata::{
-    ApplyError, Bootstrap, ClusterId, Delta, Event, Image, METADATA_VERSION, METADATA_VERSION_FEATURE, Record, apply,
+    ApplyError, Bootstrap, ClusterId, Delta, Event, Image, METADATA_VERSION, METADATA_VERSION_FEATURE,
+    Record, apply,
 };
 use wharf_types::NodeId;
 
@@ -440,7 +441,9 @@ impl Driver {
         let index = self.image.applied_index();
         let store = self.node.store();
         let entries = index.saturating_sub(store.snapshot_index());
-        if entries < self.config.compact_after_entries && store.entry_bytes() < self.config.compact_after_bytes {
+        if entries < self.config.compact_after_entries
+            && store.entry_bytes() < self.config.compact_after_bytes
+        {
             return Ok(());
         }
         let Some(term) = store.term_at(index).filter(|_| entries > 0) else { return Ok(()) };

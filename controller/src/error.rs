@@ -34,11 +34,21 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The log is damaged. Nothing was changed.
-    #[error("the metadata log in {path} is damaged: {damage}. `wharf recover metadata` rebuilds it from the partitions")]
+    #[error(
+        "the metadata log in {path} is damaged: {damage}. `wharf recover metadata` rebuilds it from the partitions"
+    )]
     Damaged {
         /// Folder of the log.
         path: PathBuf,
         /// How.
+        damage: Damage,
+    },
+    /// The operating system does not let the log be read or opened. Nothing was changed.
+    #[error("the metadata log in {path} cannot be opened: {damage}")]
+    Unreadable {
+        /// Folder of the log.
+        path: PathBuf,
+        /// What failed.
         damage: Damage,
     },
     /// The log was written by a newer version.
@@ -139,7 +149,9 @@ pub enum CommandError {
         name: String,
     },
     /// More partitions would move the keys of a topic that has keyed records.
-    #[error("topic {name} has keyed records: {partitions} partitions move keys to others; set allow_key_remap to accept that")]
+    #[error(
+        "topic {name} has keyed records: {partitions} partitions move keys to others; set allow_key_remap to accept that"
+    )]
     KeyRemapNotAllowed {
         /// The topic.
         name: TopicName,
@@ -155,7 +167,9 @@ impl From<ApplyError> for CommandError {
     fn from(error: ApplyError) -> Self {
         match error {
             ApplyError::TopicExists { name, topic_id } => CommandError::TopicExists { name, topic_id },
-            ApplyError::UnknownTopic { topic_id } => CommandError::TopicNotFound { name: topic_id.to_string() },
+            ApplyError::UnknownTopic { topic_id } => {
+                CommandError::TopicNotFound { name: topic_id.to_string() }
+            }
             ApplyError::Config(error) => CommandError::Config(error),
             error => CommandError::Refused(error),
         }

@@ -1,171 +1,37 @@
 //! The controller as the rest of the process sees it.
 
 use std::ops::Range;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use raft::SnapshotStatus;
-use raft::eraftpb::{Entry, EntryType, Message, Snapshot};
+use raft::eraftpb::Message;
 use tokio::sync::{oneshot, watch};
-use wharf_metadata::codec::{self, DecodeError};
+use wharf_metadata::codec;
 use wharf_metadata::{
-    AllocateProducerIds, ClusterId, Delta, Image, METADATA_VERSION, METADATA_VERSION_FEATURE, NodeEpoch,
-    Outcome, Record, Topic, apply,
+    AllocateProducerIds, Delta, ElectUnclean, Image, NodeEpoch, Outcome, Record, Topic, apply,
 };
-use wharf_types::{BrokerEpoch, NodeId};
+use wharf_types::{BrokerEpoch, NodeId, PartitionEpoch, TopicPartition};
 
 use crate::commands::{
-    self, AlterTopicRequest, CreateTopicRequest, DeleteTopicRequest, Registration, TopicAltered, TopicCreated,
-    TopicDeleted, Validation,
+    self, AlterTopicRequest, CreateTopicRequest, DeleteTopicRequest, Registration, TopicAltered,
+    TopicCreated, TopicDeleted, Validation,
 };
-use crate::config::{Bootstrap, ControllerConfig};
-use crate::driver::{Answer, Driver, DriverError, Input, Published, Status};
+use crate::driver::{Answer, DriverError, Input, Status};
 use crate::error::{CommandError, OpenError};
-use crate::storage::{Damage, METADATA_DIR, RaftStore, exists};
-use crate::transport::Transport;
 
-/// Opens controllers.
-#[derive(Clone, Copy, Debug)]
-pub struct Controller;
-
-impl Controller {
-    /// Starts a controller and waits until this voter leads or knows a leader and its image is current. A sole voter is
-    /// there within a few writes.
-    ///
-    /// # Errors
-    /// [`OpenError`]. A damaged log is never changed, replaced or truncated here (R3).
-    pub async fn open(config: ControllerConfig, transport: impl Transport) -> Result<ControllerHandle, OpenError> {
-        let handle = Controller::start(config, transport).await?;
-        match handle.wait_ready().await {
-            Ok(()) => Ok(handle),
-            Err(error) => {
-                handle.shutdown().await;
-                Err(error)
-            }
-        }
-    }
-
-    /// Opens the log, or makes it at a first start, and starts the driver's thread. Where there are several voters, the
-    /// handle must take in their messages before any of them can be ready.
-    ///
-    /// # Errors
-    /// [`OpenError`], as of [`Controller::open`].
-    pub async fn start(config: ControllerConfig, transport: impl Transport) -> Result<ControllerHandle, OpenError> {
-        if config.node_id.value() == 0 {
-            return Err(OpenError::InvalidConfig { reason: "the id of a controller is at least 1" });
-        }
-        if !config.voters.contains(&config.node_id) {
-            return Err(OpenError::InvalidConfig { reason: "the voters must contain this controller" });
-        }
-        let opening = config.clone();
-        // RocksDB reads and syncs: not on a worker of the runtime.
-        let opened = tokio::task::spawn_blocking(move || open_store(&opening)).await;
-        let panicked = |error: tokio::task::JoinError| DriverError::Panicked { reason: error.to_string() };
-        let (store, image) = opened.map_err(|error| OpenError::Driver(panicked(error)))??;
-        start(store, image, config, Box::new(transport))
-    }
-}
-
-fn start(
-    store: RaftStore,
-    image: Image,
-    config: ControllerConfig,
-    transport: Box<dyn Transport>,
-) -> Result<ControllerHandle, OpenError> {
-    let (inputs, received) = sync_channel(config.queue.max(1));
-    let (image_sender, image_receiver) = watch::channel(Arc::new(image.clone()));
-    let initial = Status { leader: None, leads: false, term: 0, ready: false };
-    let (status_sender, status) = watch::channel(initial);
-    let (failure_sender, failure) = watch::channel(None);
-    let published = Published { image: image_sender, status: status_sender, failure: failure_sender };
-    let random = (rand::random(), ClusterId::from_bytes(*uuid::Uuid::new_v4().as_bytes()));
-    let (queue, timeout) = (config.queue, config.command_timeout);
-    let driver =
-        Driver::new(store, image, published, transport, config, random).map_err(OpenError::Driver)?;
-    let thread = std::thread::Builder::new().name("wharf-controller".to_owned());
-    let thread = thread.spawn(move || driver.run(&received)).map_err(OpenError::Thread)?;
-    let thread = Mutex::new(Some(thread));
-    let shared = Shared { inputs, image: image_receiver, status, failure, thread, queue, timeout };
-    Ok(ControllerHandle { shared: Arc::new(shared) })
-}
-
-/// Opens the log with its image, making a new log where that is right.
-fn open_store(config: &ControllerConfig) -> Result<(RaftStore, Image), OpenError> {
-    let path = config.data_dir.join(METADATA_DIR);
-    let raft_id = u64::from(config.node_id.value());
-    if !exists(&config.data_dir) {
-        if config.bootstrap == Bootstrap::Refuse {
-            return Err(OpenError::Missing { path });
-        }
-        let voters: Vec<u64> = config.voters.iter().map(|voter| u64::from(voter.value())).collect();
-        RaftStore::create(&config.data_dir, raft_id, &first_snapshot(&Image::empty(1), &voters))?;
-    }
-    let damaged = |damage: Damage| match damage {
-        Damage::Database(ref error) if is_lock_error(error) => OpenError::InUse { path: path.clone() },
-        Damage::NewerFormat { .. }
-        | Damage::Image { source: DecodeError::UnknownFormat { .. }, .. }
-        | Damage::Record { source: DecodeError::UnknownRecord, .. } => {
-            OpenError::NewerVersion { path: path.clone(), reason: damage.to_string() }
-        }
-        damage => OpenError::Damaged { path: path.clone(), damage },
-    };
-    let store = RaftStore::open(&config.data_dir, config.sync_mode).map_err(damaged)?;
-    if store.raft_id() != raft_id {
-        return Err(OpenError::WrongNode { path, expected: raft_id, actual: store.raft_id() });
-    }
-    let image = load_image(&store).map_err(damaged)?;
-    let version = image.feature(METADATA_VERSION_FEATURE);
-    if version > METADATA_VERSION {
-        let reason = format!("{METADATA_VERSION_FEATURE} is {version}; this version knows {METADATA_VERSION}");
-        return Err(OpenError::NewerVersion { path, reason });
-    }
-    Ok((store, image))
-}
-
-/// The image of the log's snapshot, and whether every record after it can be read.
-fn load_image(store: &RaftStore) -> Result<Image, Damage> {
-    let snapshot = store.read_snapshot()?;
-    let index = snapshot.get_metadata().index;
-    let image = codec::decode_snapshot(snapshot.data).map_err(|source| Damage::Image { index, source })?;
-    if image.applied_index() != index {
-        return Err(Damage::ImageIndex { snapshot: index, image: image.applied_index() });
-    }
-    let normal = |entry: &&Entry| entry.get_entry_type() == EntryType::EntryNormal;
-    for entry in store.entries().filter(normal) {
-        codec::decode_record(entry.data.clone())
-            .map_err(|source| Damage::Record { index: entry.index, source })?;
-    }
-    Ok(image)
-}
-
-/// The snapshot from which every voter of a new log starts, equal on all (facts.md section 2).
-pub(crate) fn first_snapshot(image: &Image, voters: &[u64]) -> Snapshot {
-    let mut snapshot = Snapshot::default();
-    snapshot.set_data(codec::encode_snapshot(image));
-    let meta = snapshot.mut_metadata();
-    meta.index = image.applied_index();
-    meta.term = 1;
-    meta.mut_conf_state().set_voters(voters.to_vec());
-    snapshot
-}
-
-/// RocksDB tells a held lock from other IO errors only by its text.
-fn is_lock_error(error: &rocksdb::Error) -> bool {
-    error.kind() == rocksdb::ErrorKind::IOError
-        && ["lock hold by current process", "While lock file"].iter().any(|text| error.as_ref().contains(text))
-}
-
+/// What all clones of a handle share.
 #[derive(Debug)]
-struct Shared {
-    inputs: SyncSender<Input>,
-    image: watch::Receiver<Arc<Image>>,
-    status: watch::Receiver<Status>,
-    failure: watch::Receiver<Option<DriverError>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-    queue: usize,
-    timeout: Duration,
+pub(crate) struct Shared {
+    pub(crate) inputs: SyncSender<Input>,
+    pub(crate) image: watch::Receiver<Arc<Image>>,
+    pub(crate) status: watch::Receiver<Status>,
+    pub(crate) failure: watch::Receiver<Option<DriverError>>,
+    pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) queue: usize,
+    pub(crate) timeout: Duration,
 }
 
 /// A handle to a running controller. Clones are cheap; the controller stops with [`ControllerHandle::shutdown`], or
@@ -179,6 +45,10 @@ pub struct ControllerHandle {
 }
 
 impl ControllerHandle {
+    pub(crate) fn new(shared: Shared) -> Self {
+        ControllerHandle { shared: Arc::new(shared) }
+    }
+
     /// The newest image.
     #[must_use]
     pub fn image(&self) -> Arc<Image> {
@@ -294,8 +164,37 @@ impl ControllerHandle {
     ///
     /// # Errors
     /// [`CommandError`]; [`wharf_metadata::ApplyError::StaleBrokerEpoch`] in it if the node has registered anew.
-    pub async fn controlled_stop(&self, node_id: NodeId, broker_epoch: BrokerEpoch) -> Result<(), CommandError> {
+    pub async fn controlled_stop(
+        &self,
+        node_id: NodeId,
+        broker_epoch: BrokerEpoch,
+    ) -> Result<(), CommandError> {
         self.propose(&Record::StopNode(NodeEpoch { node_id, broker_epoch })).await.map(drop)
+    }
+
+    /// Takes a node's session: it leaves every leadership and ISR until it registers again (R2, R5). For whoever knows
+    /// that its process is gone, such as a standalone process that holds the node's directory lock.
+    ///
+    /// # Errors
+    /// [`CommandError`]; [`wharf_metadata::ApplyError::StaleBrokerEpoch`] in it if the node has registered anew.
+    pub async fn fence_node(&self, node_id: NodeId, broker_epoch: BrokerEpoch) -> Result<(), CommandError> {
+        self.propose(&Record::FenceNode(NodeEpoch { node_id, broker_epoch })).await.map(drop)
+    }
+
+    /// Makes an eligible replica the leader of a partition that has none, whatever records it lacks (R9): an operator's
+    /// decision. The loss generation rises and DATA_LOSS_POSSIBLE is announced.
+    ///
+    /// # Errors
+    /// [`CommandError`]; the partition epoch must be the one on which the decision builds.
+    pub async fn elect_unclean(
+        &self,
+        partition: TopicPartition,
+        partition_epoch: PartitionEpoch,
+        leader: NodeId,
+    ) -> Result<(), CommandError> {
+        self.propose(&Record::ElectUnclean(ElectUnclean { partition, partition_epoch, leader }))
+            .await
+            .map(drop)
     }
 
     /// Hands out producer ids that nobody else ever gets. Ids of an answer that got lost are lost with it.
@@ -396,4 +295,3 @@ impl ControllerHandle {
         }
     }
 }
-

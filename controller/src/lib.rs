@@ -17,21 +17,23 @@ mod driver;
 mod error;
 mod handle;
 mod logger;
+mod open;
 mod recover;
 mod storage;
 mod transport;
 
 pub use commands::{
-    AlterTopicRequest, CreateTopicRequest, DeleteTopicRequest, Registration, TopicAltered, TopicCreated, TopicDeleted,
-    Validation,
+    AlterTopicRequest, CreateTopicRequest, DeleteTopicRequest, Registration, TopicAltered, TopicCreated,
+    TopicDeleted, Validation,
 };
 pub use config::{Bootstrap, ControllerConfig};
 pub use driver::{DriverError, Status};
 pub use error::{CommandError, OpenError};
-pub use handle::{Controller, ControllerHandle};
+pub use handle::ControllerHandle;
+pub use open::Controller;
+pub use raft::SnapshotStatus;
+pub use raft::eraftpb::Message as RaftMessage;
 pub use recover::{Existing, RecoverError, RecoveryReport, recover_metadata};
 pub use storage::{Damage, METADATA_DIR, SyncMode, WriteError};
 pub use transport::{NoTransport, Transport};
-pub use raft::SnapshotStatus;
-pub use raft::eraftpb::Message as RaftMessage;
 pub use wharf_metadata::{RebuildNote, RecoveredMetadata, RecoveredPartition};

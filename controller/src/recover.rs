@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use wharf_metadata::{ClusterId, RebuildError, RebuildNote, RecoveredMetadata, rebuild};
 use wharf_types::NodeId;
 
-use crate::handle::first_snapshot;
+use crate::open::first_snapshot;
 use crate::storage::{METADATA_DIR, RaftStore, SyncMode, WriteError, exists, sync_dir};
 
 /// Where the copy lies on which the old log is tried.

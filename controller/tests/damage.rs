@@ -14,9 +14,15 @@ async fn killed_log(to: &Path, compact_after: u64) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(dir.path());
     config.compact_after_entries = compact_after;
-    let controller = Controller::open(config, NoTransport).await.unwrap();
+    let controller = Controller::open(config.clone(), NoTransport).await.unwrap();
     register(&controller, 1, None).await;
-    for number in 0..30 {
+    for number in 0..20 {
+        controller.create_topic(create(&format!("t{number}"), 3)).await.unwrap();
+    }
+    controller.shutdown().await;
+    // The next open moves what the WAL held into an SST file.
+    let controller = Controller::open(config, NoTransport).await.unwrap();
+    for number in 20..30 {
         controller.create_topic(create(&format!("t{number}"), 3)).await.unwrap();
     }
     copy_dir(dir.path(), to);

@@ -5,22 +5,28 @@ mod common;
 
 use common::{config, create, open, register, registration};
 use wharf_controller::{
-    Controller, Existing, NoTransport, OpenError, RecoverError, RecoveredMetadata, RecoveredPartition, recover_metadata,
+    Controller, Existing, NoTransport, OpenError, RecoverError, RecoveredMetadata, RecoveredPartition,
+    recover_metadata,
 };
 use wharf_metadata::Image;
 use wharf_types::NodeId;
 
 /// What the partition folders of a storage node would say about this image.
 fn found(image: &Image) -> RecoveredMetadata {
-    let partition = |topic: &wharf_metadata::Topic, partition: &wharf_metadata::Partition| RecoveredPartition {
-        id: partition.id,
-        topic: topic.name.clone(),
-        config: topic.config.overrides().map(|(key, value)| (key.name().to_owned(), value.to_owned())).collect(),
-        replicas: partition.replicas.clone(),
-        partition_epoch: partition.partition_epoch,
-        leader_epoch: partition.leader_epoch,
-        loss_generation: partition.loss_generation,
-    };
+    let partition =
+        |topic: &wharf_metadata::Topic, partition: &wharf_metadata::Partition| RecoveredPartition {
+            id: partition.id,
+            topic: topic.name.clone(),
+            config: topic
+                .config
+                .overrides()
+                .map(|(key, value)| (key.name().to_owned(), value.to_owned()))
+                .collect(),
+            replicas: partition.replicas.clone(),
+            partition_epoch: partition.partition_epoch,
+            leader_epoch: partition.leader_epoch,
+            loss_generation: partition.loss_generation,
+        };
     let of = |topic: &wharf_metadata::Topic| {
         topic.partitions().iter().map(|p| partition(topic, p)).collect::<Vec<_>>()
     };

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use common::{config, create, names, open, register, registration};
 use wharf_controller::{
-    AlterTopicRequest, Bootstrap, CommandError, Controller, CreateTopicRequest, DeleteTopicRequest, NoTransport,
-    OpenError, Validation,
+    AlterTopicRequest, Bootstrap, CommandError, Controller, CreateTopicRequest, DeleteTopicRequest,
+    NoTransport, OpenError, Validation,
 };
 use wharf_metadata::ApplyError;
-use wharf_types::{BrokerEpoch, ConfigError, FlushPolicy, NodeId};
+use wharf_types::{BrokerEpoch, ConfigError, FlushPolicy, NodeId, PartitionEpoch};
 
 #[tokio::test]
 async fn topics_survive_a_restart_under_the_same_cluster_id() {
@@ -224,6 +224,32 @@ async fn another_log_dir_under_a_live_id_is_refused() {
 }
 
 #[tokio::test]
+async fn a_node_that_lost_its_log_dir_leads_nothing_until_an_operator_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = open(dir.path()).await;
+    let first = register(&controller, 1, None).await;
+    controller.create_topic(create("a", 1)).await.unwrap();
+    controller.fence_node(NodeId::new(1), first).await.unwrap();
+    let partition = || controller.image().topic_by_name("a").unwrap().partitions()[0].clone();
+    assert_eq!((partition().leader, partition().elr.len()), (None, 1));
+    // Nobody knows whether it will come with its directory or without.
+    for incarnation in [2, 3] {
+        let mut other = registration(incarnation, Some(first));
+        other.log_dirs = vec![wharf_metadata::LogDirId::from_bytes([9; 16])];
+        controller.register_storage(other).await.unwrap();
+        assert_eq!(
+            (partition().leader, partition().elr.len(), partition().last_known_elr.len()),
+            (None, 0, 0)
+        );
+    }
+    let stale = controller.elect_unclean(partition().id, PartitionEpoch::new(0), NodeId::new(1)).await;
+    assert!(matches!(stale, Err(CommandError::Refused(ApplyError::StalePartitionEpoch { .. }))));
+    controller.elect_unclean(partition().id, partition().partition_epoch, NodeId::new(1)).await.unwrap();
+    assert_eq!((partition().leader, partition().loss_generation), (Some(NodeId::new(1)), 1));
+    controller.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_sole_replica_leads_again_after_any_crash_and_loss_is_counted_where_it_is_possible() {
     let dir = tempfile::tempdir().unwrap();
     let controller = open(dir.path()).await;
@@ -233,9 +259,13 @@ async fn a_sole_replica_leads_again_after_any_crash_and_loss_is_counted_where_it
     lazy.config = vec![("flush.policy".into(), "os".into())];
     controller.create_topic(lazy).await.unwrap();
     // (incarnation, boot id, io error) → loss generation of `lazy`.
-    for (incarnation, boot, io_error, expected) in
-        [(2, "boot", false, 0), (3, "boot", true, 1), (4, "other", false, 2), (5, "", false, 3), (6, "", false, 4)]
-    {
+    for (incarnation, boot, io_error, expected) in [
+        (2, "boot", false, 0),
+        (3, "boot", true, 1),
+        (4, "other", false, 2),
+        (5, "", false, 3),
+        (6, "", false, 4),
+    ] {
         let mut crashed = registration(incarnation, Some(BrokerEpoch::new(99_999)));
         crashed.boot_id = boot.into();
         crashed.io_error_recorded = io_error;
@@ -245,7 +275,10 @@ async fn a_sole_replica_leads_again_after_any_crash_and_loss_is_counted_where_it
         assert_eq!(partition("ack").leader, Some(NodeId::new(1)));
         assert_eq!(partition("ack").loss_generation, 0);
         assert_eq!(partition("ack").leader_epoch.value(), u32::from(incarnation) - 1);
-        assert_eq!((partition("lazy").leader, partition("lazy").loss_generation), (Some(NodeId::new(1)), expected));
+        assert_eq!(
+            (partition("lazy").leader, partition("lazy").loss_generation),
+            (Some(NodeId::new(1)), expected)
+        );
     }
     controller.shutdown().await;
 }
@@ -300,7 +333,8 @@ async fn a_watch_sees_what_an_answered_command_did() {
     let controller = open(dir.path()).await;
     let mut watch = controller.watch();
     register(&controller, 1, None).await;
-    let seen = tokio::time::timeout(Duration::from_secs(10), watch.wait_for(|image| image.nodes().len() == 1));
+    let seen =
+        tokio::time::timeout(Duration::from_secs(10), watch.wait_for(|image| image.nodes().len() == 1));
     seen.await.unwrap().unwrap();
     controller.shutdown().await;
 }

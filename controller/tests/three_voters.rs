@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use common::{create, names, register};
 use wharf_controller::{
-    CommandError, Controller, ControllerConfig, ControllerHandle, NoTransport, RaftMessage, SnapshotStatus, Transport,
+    CommandError, Controller, ControllerConfig, ControllerHandle, NoTransport, RaftMessage, SnapshotStatus,
+    Transport,
 };
 use wharf_types::NodeId;
 
@@ -111,8 +112,12 @@ async fn a_quorum_goes_on_without_its_leader_and_the_old_one_follows_by_snapshot
     let old_id = old.status().leader.unwrap();
     wire.cut_off(&[old_id.value().into()]);
     let lost = old.create_topic(create("lost", 1));
-    let rest: Vec<&ControllerHandle> =
-        nodes.iter().enumerate().filter(|(at, _)| *at + 1 != old_id.value() as usize).map(|(_, node)| node).collect();
+    let rest: Vec<&ControllerHandle> = nodes
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| *at + 1 != old_id.value() as usize)
+        .map(|(_, node)| node)
+        .collect();
     let (lost, new) = tokio::join!(lost, leader(&rest));
     assert_eq!(lost, Err(CommandError::Unknown));
     for number in 0..40 {

@@ -16,8 +16,8 @@ use std::path::Path;
 use protobuf::Message as _;
 use raft::eraftpb::{Entry, HardState, Snapshot};
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, DBRecoveryMode, IteratorMode, LogLevel, Options, WriteBatch,
-    WriteOptions,
+    BlockBasedOptions, Cache, DB, DBCompressionType, DBRecoveryMode, IteratorMode, LogLevel, Options,
+    WriteBatch, WriteOptions,
 };
 
 use super::{Damage, LogPosition, SyncMode};
@@ -47,7 +47,10 @@ pub(super) struct Disk {
 
 impl std::fmt::Debug for Disk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Disk").field("path", &self.db.path()).field("mode", &self.mode).finish_non_exhaustive()
+        f.debug_struct("Disk")
+            .field("path", &self.db.path())
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
     }
 }
 
@@ -226,4 +229,27 @@ fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
     let mut wide = [0; 8];
     wide.get_mut(..length)?.copy_from_slice(bytes.get(at..at.checked_add(length)?)?);
     Some(u64::from_le_bytes(wide))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn keys_and_values_have_the_documented_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Disk::open(dir.path(), SyncMode::Normal, true).unwrap();
+        let mut batch = Batch::default();
+        batch.put_format(1);
+        batch.put_truncated(LogPosition { index: 1, term: 1 });
+        disk.write(batch, true).unwrap();
+        // Checksum; version, raft id.
+        let format = [0xa1, 0xe8, 0xa6, 0x6a, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(disk.db.get(b"F").unwrap().unwrap(), format);
+        // Checksum; index, term.
+        let truncated = [0x7f, 0x84, 0xc7, 0x49, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(disk.db.get(b"T").unwrap().unwrap(), truncated);
+        assert_eq!(entry_key(258), *b"E\0\0\0\0\0\0\x01\x02");
+    }
 }

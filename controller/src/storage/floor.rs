@@ -136,8 +136,8 @@ mod tests {
         for number in [1_u64, 2, 3] {
             expected.extend(number.to_le_bytes());
         }
-        expected.extend([0x43, 0x6f, 0x08, 0x15]);
-        assert_eq!(slot[..32], expected[..32]);
+        expected.extend([0x05, 0x4c, 0xde, 0xeb]);
+        assert_eq!(slot[..], expected[..]);
         assert_eq!(decode(&slot), Some((1, Floor { commit: 2, term: 3 })));
     }
 

@@ -94,11 +94,8 @@ fn an_installed_snapshot_replaces_the_log() {
     let mut log = store(dir.path());
     append(&mut log, &[entry(2, 1), entry(3, 1)], &state(1, 2));
     let (installed, hard_state) = (snapshot(50, 7), state(7, 50));
-    let persist = Persist {
-        snapshot: Some(&installed),
-        entries: &[entry(51, 7)],
-        hard_state: Some(&hard_state),
-    };
+    let persist =
+        Persist { snapshot: Some(&installed), entries: &[entry(51, 7)], hard_state: Some(&hard_state) };
     log.persist(&persist, true).unwrap();
     drop(log);
     let log = store(dir.path());

@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use wharf_controller::{Controller, ControllerConfig, ControllerHandle, CreateTopicRequest, NoTransport, Registration};
+use wharf_controller::{
+    Controller, ControllerConfig, ControllerHandle, CreateTopicRequest, NoTransport, Registration,
+};
 use wharf_metadata::{Image, Incarnation, LogDirId};
 use wharf_types::{BrokerEpoch, NodeId};
 

@@ -115,10 +115,7 @@ mod tests {
 
     fn partition(replicas: &[u32], isr: &[u32], min_isr: u32) -> Partition {
         Partition {
-            id: TopicPartition {
-                topic_id: TopicId::from_bytes([1; 16]),
-                partition: PartitionIndex::new(0),
-            },
+            id: TopicPartition { topic_id: TopicId::from_bytes([1; 16]), partition: PartitionIndex::new(0) },
             replicas: nodes(replicas),
             adding: vec![],
             removing: vec![],
@@ -191,10 +188,8 @@ mod tests {
     #[test]
     fn a_bystander_changes_nothing() {
         let partition = partition(&[1, 2, 3], &[1, 2], 2);
-        let change = Change {
-            isr: partition.isr.clone(),
-            departed: Some((NodeId::new(3), Departure::Unclean)),
-        };
+        let change =
+            Change { isr: partition.isr.clone(), departed: Some((NodeId::new(3), Departure::Unclean)) };
         assert_eq!(next(&partition, &change, &|_| true), None);
     }
 }

@@ -152,8 +152,13 @@ impl Image {
             let topic = self.topics.get(id).filter(|topic| topic.name == *name && topic.id == *id);
             let topic = topic.ok_or_else(|| InvariantViolation::NameWithoutTopic { name: name.clone() })?;
             for (index, partition) in topic.partitions.iter().enumerate() {
-                if partition.id.topic_id != *id || usize::try_from(partition.id.partition.value()) != Ok(index) {
-                    return Err(InvariantViolation::Partition { id: partition.id, rule: "is numbered without gaps" });
+                if partition.id.topic_id != *id
+                    || usize::try_from(partition.id.partition.value()) != Ok(index)
+                {
+                    return Err(InvariantViolation::Partition {
+                        id: partition.id,
+                        rule: "is numbered without gaps",
+                    });
                 }
                 self.check_partition(partition)
                     .map_err(|rule| InvariantViolation::Partition { id: partition.id, rule })?;
@@ -161,14 +166,18 @@ impl Image {
         }
         for node in self.nodes.values() {
             if node.broker_epoch.value() > self.applied_index {
-                return Err(InvariantViolation::BrokerEpochAhead { node: node.id, applied: self.applied_index });
+                return Err(InvariantViolation::BrokerEpochAhead {
+                    node: node.id,
+                    applied: self.applied_index,
+                });
             }
         }
         Ok(())
     }
 
     fn check_partition(&self, p: &Partition) -> Result<(), &'static str> {
-        let distinct = |nodes: &[NodeId]| nodes.iter().enumerate().all(|(at, node)| !nodes[..at].contains(node));
+        let distinct =
+            |nodes: &[NodeId]| nodes.iter().enumerate().all(|(at, node)| !nodes[..at].contains(node));
         let within = |nodes: &[NodeId]| distinct(nodes) && nodes.iter().all(|node| p.replicas.contains(node));
         if p.replicas.is_empty() || !distinct(&p.replicas) {
             return Err("has replicas, each once");

@@ -31,10 +31,12 @@ pub use apply::{ApplyError, Delta, Event, Outcome, apply};
 pub use image::{Image, InvariantViolation};
 pub use node::{ClusterId, Incarnation, LogDirId, Node, NodeState};
 pub use placement::{PlacementError, place};
-pub use rebuild::{REBUILD_MARGIN, RebuildError, RebuildNote, RecoveredMetadata, RecoveredPartition, rebuild};
+pub use rebuild::{
+    REBUILD_MARGIN, RebuildError, RebuildNote, RecoveredMetadata, RecoveredPartition, rebuild,
+};
 pub use record::{
-    AllocateProducerIds, AlterPartition, AlterTopic, Bootstrap, CreateTopic, DeleteTopic, ElectUnclean, IsrMember,
-    NodeEpoch, Record, RegisterNode, SetFeature,
+    AllocateProducerIds, AlterPartition, AlterTopic, Bootstrap, CreateTopic, DeleteTopic, ElectUnclean,
+    IsrMember, NodeEpoch, Record, RegisterNode, SetFeature,
 };
 pub use topic::{DeletedTopic, Partition, Topic};
 

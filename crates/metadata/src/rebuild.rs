@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use wharf_types::limits::{INTERNAL_TOPIC_PARTITIONS, NAME_BYTES_MAX, PARTITIONS_PER_TOPIC_MAX, PRODUCER_ID_END};
+use wharf_types::limits::{
+    INTERNAL_TOPIC_PARTITIONS, NAME_BYTES_MAX, PARTITIONS_PER_TOPIC_MAX, PRODUCER_ID_END,
+};
 use wharf_types::{
-    BrokerEpoch, LeaderEpoch, NodeId, PartitionEpoch, PartitionIndex, TopicConfig, TopicConfigKey, TopicId, TopicName,
-    TopicPartition,
+    BrokerEpoch, LeaderEpoch, NodeId, PartitionEpoch, PartitionIndex, TopicConfig, TopicConfigKey, TopicId,
+    TopicName, TopicPartition,
 };
 
 use crate::image::Image;
@@ -147,7 +149,8 @@ fn by_topic(
             Some(other) => {
                 let leader_epoch = folder.leader_epoch.max(other.leader_epoch);
                 let loss_generation = folder.loss_generation.max(other.loss_generation);
-                let newer = if folder.partition_epoch > other.partition_epoch { folder.clone() } else { other };
+                let newer =
+                    if folder.partition_epoch > other.partition_epoch { folder.clone() } else { other };
                 RecoveredPartition { leader_epoch, loss_generation, ..newer }
             }
         };
@@ -175,7 +178,8 @@ fn topic(
     let last = folders.keys().next_back().copied().unwrap_or(0);
     let count = if name.is_internal() { INTERNAL_TOPIC_PARTITIONS.max(last + 1) } else { last + 1 };
     let highest_leader_epoch = folders.values().map(|folder| folder.leader_epoch).max().unwrap_or_default();
-    let highest_partition_epoch = folders.values().map(|folder| folder.partition_epoch).max().unwrap_or_default();
+    let highest_partition_epoch =
+        folders.values().map(|folder| folder.partition_epoch).max().unwrap_or_default();
     let highest_loss = folders.values().map(|folder| folder.loss_generation).max().unwrap_or(0);
     let sibling = newest.map(|folder| folder.replicas.clone()).unwrap_or_default();
     let partition = |number: u32| {
@@ -230,7 +234,8 @@ fn free_name(image: &Image, id: TopicId, given: &TopicName, notes: &mut Vec<Rebu
         return given.clone();
     }
     let suffix = format!(".recovered-{id}");
-    let kept: String = given.as_str().trim_start_matches('_').chars().take(NAME_BYTES_MAX - suffix.len()).collect();
+    let kept: String =
+        given.as_str().trim_start_matches('_').chars().take(NAME_BYTES_MAX - suffix.len()).collect();
     // Made of the characters of a name, not reserved and short enough.
     let renamed = TopicName::new(&format!("{kept}{suffix}")).unwrap_or_else(|_| given.clone());
     notes.push(RebuildNote::Renamed { topic_id: id, from: given.clone(), to: renamed.clone() });
@@ -296,7 +301,8 @@ mod tests {
 
     #[test]
     fn everything_starts_above_what_was_found() {
-        let found = found(vec![folder(1, "a", 0, (4, 9)), folder(1, "a", 2, (8, 3)), folder(1, "a", 0, (5, 1))]);
+        let found =
+            found(vec![folder(1, "a", 0, (4, 9)), folder(1, "a", 2, (8, 3)), folder(1, "a", 0, (5, 1))]);
         let (mut image, notes) = rebuild(&found, ClusterId::from_bytes([3; 16])).unwrap();
         assert_eq!(image.next_producer_id(), 7_001 + REBUILD_MARGIN);
         let topic = image.topic_by_name("a").unwrap();
@@ -325,7 +331,8 @@ mod tests {
 
     #[test]
     fn two_topics_of_one_name_both_survive() {
-        let found = found(vec![folder(1, "a", 0, (1, 1)), folder(2, "a", 0, (1, 1)), folder(2, "a", 1, (1, 1))]);
+        let found =
+            found(vec![folder(1, "a", 0, (1, 1)), folder(2, "a", 0, (1, 1)), folder(2, "a", 1, (1, 1))]);
         let (image, notes) = rebuild(&found, ClusterId::from_bytes([3; 16])).unwrap();
         assert_eq!(image.topic_by_name("a").unwrap().id, TopicId::from_bytes([2; 16]));
         assert_eq!(image.topic_count(), 2);
@@ -337,7 +344,10 @@ mod tests {
         let (image, notes) =
             rebuild(&found(vec![folder(1, "__offsets", 3, (1, 1))]), ClusterId::from_bytes([3; 16])).unwrap();
         assert_eq!(image.topic_by_name("__offsets").unwrap().partition_count(), 16);
-        assert_eq!(notes.iter().filter(|note| matches!(note, RebuildNote::MissingPartition { .. })).count(), 15);
+        assert_eq!(
+            notes.iter().filter(|note| matches!(note, RebuildNote::MissingPartition { .. })).count(),
+            15
+        );
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use wharf_types::{
-    FlushPolicy, LeaderEpoch, NodeId, PartitionEpoch, PartitionIndex, TopicConfig, TopicId, TopicName, TopicPartition,
+    FlushPolicy, LeaderEpoch, NodeId, PartitionEpoch, PartitionIndex, TopicConfig, TopicId, TopicName,
+    TopicPartition,
 };
 
 /// The partition record of R4.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use wharf_metadata::codec::{decode_record, decode_snapshot, encode_record, encode_snapshot};
 use wharf_metadata::{
-    AllocateProducerIds, AlterPartition, AlterTopic, Bootstrap, ClusterId, CreateTopic, DeleteTopic, ElectUnclean,
-    Image, Incarnation, IsrMember, LogDirId, NodeEpoch, Outcome, Partition, Record, RegisterNode, SetFeature, apply,
-    place,
+    AllocateProducerIds, AlterPartition, AlterTopic, Bootstrap, ClusterId, CreateTopic, DeleteTopic,
+    ElectUnclean, Image, Incarnation, IsrMember, LogDirId, NodeEpoch, Outcome, Partition, Record,
+    RegisterNode, SetFeature, apply, place,
 };
 use wharf_types::{BrokerEpoch, LeaderEpoch, NodeId, PartitionEpoch, TopicId, TopicName, TopicPartition};
 
@@ -147,7 +147,9 @@ fn record(image: &Image, step: &Step) -> Option<Record> {
             })
         }
         Step::Ids { count } => Record::AllocateProducerIds(AllocateProducerIds { count: count.into() }),
-        Step::Feature { level } => Record::SetFeature(SetFeature { name: "f".into(), level, expected_level: 0 }),
+        Step::Feature { level } => {
+            Record::SetFeature(SetFeature { name: "f".into(), level, expected_level: 0 })
+        }
         Step::Nothing => return None,
     })
 }
@@ -163,7 +165,10 @@ fn partitions(image: &Image) -> Partitions {
 fn check_changes(before: &Partitions, after: &Partitions) {
     for (id, new) in after {
         let Some(old) = before.get(id) else {
-            assert_eq!((new.leader_epoch, new.partition_epoch), (LeaderEpoch::new(0), PartitionEpoch::new(0)));
+            assert_eq!(
+                (new.leader_epoch, new.partition_epoch),
+                (LeaderEpoch::new(0), PartitionEpoch::new(0))
+            );
             continue;
         };
         let step = new.partition_epoch.value() - old.partition_epoch.value();

@@ -149,7 +149,9 @@ pub enum ApplyError {
         max: u32,
     },
     /// A partition's replicas are none, too many, repeated or not as many as the topic's others.
-    #[error("partition {partition} cannot have the replicas {replicas:?}; expected {expected} different nodes")]
+    #[error(
+        "partition {partition} cannot have the replicas {replicas:?}; expected {expected} different nodes"
+    )]
     InvalidReplicas {
         /// Number of the partition.
         partition: u32,
@@ -213,7 +215,9 @@ pub enum ApplyError {
         actual_epoch: LeaderEpoch,
     },
     /// The proposed ISR is not a subset of the replicas that contains the leader.
-    #[error("partition {partition} cannot have the ISR {isr:?}: it must be of {replicas:?} and contain the leader")]
+    #[error(
+        "partition {partition} cannot have the ISR {isr:?}: it must be of {replicas:?} and contain the leader"
+    )]
     InvalidIsr {
         /// The partition.
         partition: TopicPartition,
@@ -253,7 +257,9 @@ pub enum ApplyError {
         node: NodeId,
     },
     /// The node's id has a live session over another log directory (R1).
-    #[error("node {node} is live with the log directories {live:?}; refused to replace it by one with {given:?}")]
+    #[error(
+        "node {node} is live with the log directories {live:?}; refused to replace it by one with {given:?}"
+    )]
     NodeIdInUse {
         /// The node.
         node: NodeId,

@@ -105,8 +105,7 @@ pub(super) fn alter(image: &mut Image, record: &AlterTopic) -> Result<Delta, App
     let topic_id = record.topic_id;
     let before = image.topic(topic_id).cloned().ok_or(ApplyError::UnknownTopic { topic_id })?;
     let mut topic = Topic::clone(&before);
-    let internal_change = if topic.name.is_internal() { refused_for_internal(record) } else { false };
-    if internal_change {
+    if topic.name.is_internal() && refused_for_internal(record) {
         return Err(ApplyError::InternalTopic { name: topic.name });
     }
     let (config, min_isr) = altered_config(&topic, record)?;
@@ -120,7 +119,8 @@ pub(super) fn alter(image: &mut Image, record: &AlterTopic) -> Result<Delta, App
         }
         add_partitions(image, &mut topic, &record.added)?;
     }
-    let rules_change = |p: &Partition| p.min_isr != min_isr || p.durability != durability;
+    let rules_changed = min_isr != before.min_isr || durability != before.config.flush_policy;
+    let rules_change = |p: &Partition| rules_changed && (p.min_isr != min_isr || p.durability != durability);
     let without_isr = before.partitions.iter().find(|p| rules_change(p) && p.isr.is_empty());
     if let Some(partition) = without_isr {
         return Err(ApplyError::EmptyIsr { partition: partition.id });
@@ -153,7 +153,8 @@ fn altered_config(topic: &Topic, record: &AlterTopic) -> Result<(TopicConfig, u3
         config.unset(name)?;
     }
     let key = TopicConfigKey::MinInsyncReplicas.name();
-    let touched = record.set.iter().any(|(name, _)| name == key) || record.unset.iter().any(|name| name == key);
+    let touched =
+        record.set.iter().any(|(name, _)| name == key) || record.unset.iter().any(|name| name == key);
     let min_isr =
         if touched { config.min_insync_replicas_for(topic.replication_factor)? } else { topic.min_isr };
     Ok((config, min_isr))

@@ -9,6 +9,8 @@
 //! this version does not know is an error of its own, since skipping it would make another image than the other voters'.
 
 mod entry;
+#[cfg(test)]
+mod golden;
 mod snapshot;
 mod value;
 

@@ -21,7 +21,8 @@ pub const SNAPSHOT_FORMAT: i32 = 1;
 #[must_use]
 pub fn encode_snapshot(image: &Image) -> Bytes {
     let features = image.features();
-    let feature = |(name, level): (&str, u32)| pb::FeatureRecord { name: name.to_owned(), level: wire32(level) };
+    let feature =
+        |(name, level): (&str, u32)| pb::FeatureRecord { name: name.to_owned(), level: wire32(level) };
     pb::MetadataSnapshot {
         format: SNAPSHOT_FORMAT,
         applied_index: wire64(image.applied_index),

@@ -5,8 +5,8 @@ use std::fmt::Display;
 use bytes::Bytes;
 use wharf_proto::persisted::v1 as pb;
 use wharf_types::{
-    BrokerEpoch, FlushPolicy, LeaderEpoch, NodeId, PartitionEpoch, PartitionIndex, TopicConfig, TopicId, TopicName,
-    TopicPartition,
+    BrokerEpoch, FlushPolicy, LeaderEpoch, NodeId, PartitionEpoch, PartitionIndex, TopicConfig, TopicId,
+    TopicName, TopicPartition,
 };
 
 use super::DecodeError;
@@ -53,12 +53,14 @@ pub(super) fn cluster_id(bytes: &Bytes) -> Result<ClusterId, DecodeError> {
 }
 
 pub(super) fn incarnation(bytes: &Bytes) -> Result<Incarnation, DecodeError> {
-    Incarnation::from_slice(bytes).ok_or_else(|| invalid("incarnation", format_args!("{} bytes", bytes.len())))
+    Incarnation::from_slice(bytes)
+        .ok_or_else(|| invalid("incarnation", format_args!("{} bytes", bytes.len())))
 }
 
 pub(super) fn log_dirs(values: &[Bytes]) -> Result<Vec<LogDirId>, DecodeError> {
     let one = |bytes: &Bytes| {
-        LogDirId::from_slice(bytes).ok_or_else(|| invalid("log_dir_ids", format_args!("{} bytes", bytes.len())))
+        LogDirId::from_slice(bytes)
+            .ok_or_else(|| invalid("log_dir_ids", format_args!("{} bytes", bytes.len())))
     };
     values.iter().map(one).collect()
 }
