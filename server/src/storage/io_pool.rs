@@ -82,11 +82,20 @@ impl Drop for IoPool {
     }
 }
 
+/// A panic here has left a log in the middle of a change. Nothing that follows can be trusted, so the process ends;
+/// the next start recovers what was acknowledged.
+fn run_or_abort(job: Job) {
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
+        tracing::error!("a storage thread panicked; the process ends");
+        std::process::abort();
+    }
+}
+
 fn work(inner: &Inner) {
     let mut queue = inner.queue.lock();
     loop {
         if let Some(job) = queue.jobs.pop_front() {
-            parking_lot::MutexGuard::unlocked(&mut queue, job);
+            parking_lot::MutexGuard::unlocked(&mut queue, || run_or_abort(job));
         } else if queue.closed {
             return;
         } else {

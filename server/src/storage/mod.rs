@@ -16,4 +16,4 @@ mod reconcile;
 mod tail_cache;
 
 pub(crate) use local::LocalStorage;
-pub(crate) use node::{StartError, StorageConfig, StorageNode, Surroundings};
+pub(crate) use node::{StorageConfig, StorageNode, Surroundings};

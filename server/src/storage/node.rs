@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wharf_controller::{ControllerHandle, Registration};
@@ -55,6 +56,8 @@ pub(crate) struct NodeShared {
     /// Random for each process start.
     pub(crate) incarnation: u128,
     pub(crate) tasks: TaskTracker,
+    /// The runtime of the node's tasks, for IO threads that start one.
+    pub(crate) runtime: Handle,
     /// Cancelled when the node is to stop taking work.
     pub(crate) stopping: CancellationToken,
     /// Cancelled when a disk has failed: the process ends without a clean-shutdown marker (R17).
@@ -145,6 +148,7 @@ impl StorageNode {
             clock: WallClock,
             incarnation,
             tasks: TaskTracker::new(),
+            runtime: Handle::current(),
             stopping: CancellationToken::new(),
             config,
             vfs,

@@ -72,7 +72,7 @@ impl Coordinator {
             Arc::clone(&view),
             waiting,
         );
-        self.node.tasks.spawn(task);
+        self.node.tasks.spawn_on(task, &self.node.runtime);
         shards.insert(index, ShardHandle { requests, view });
     }
 

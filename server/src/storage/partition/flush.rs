@@ -11,7 +11,8 @@ use super::Partition;
 impl Partition {
     /// Asks the data directory's flush scheduler for a turn; asking twice before it comes is asking once.
     pub(crate) fn request_flush(self: &Arc<Self>) {
-        self.node.flush.submit(Arc::clone(self) as Arc<dyn FlushTarget>);
+        // After the scheduler has stopped, the flush of the clean stop does its work.
+        drop(self.node.flush.submit(Arc::clone(self) as Arc<dyn FlushTarget>));
     }
 }
 

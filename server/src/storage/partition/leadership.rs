@@ -36,7 +36,7 @@ impl Partition {
         let partition = Arc::clone(self);
         self.submit(Job::Work(Box::new(move |state| {
             state.leading = None;
-            partition.leader_epoch.store(0, Ordering::Release);
+            partition.leader_epoch.store(super::NOT_LEADING, Ordering::Release);
             state.pipelines.clear();
             for waiter in state.waiters.drain(..) {
                 waiter.answer(Err(StorageError::LeaderNotAvailable(partition.id)));

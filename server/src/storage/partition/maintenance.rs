@@ -36,7 +36,7 @@ impl Partition {
     /// The epoch in which this replica leads, as the log knows it.
     pub(crate) fn leader_epoch(&self) -> Option<LeaderEpoch> {
         match self.leader_epoch.load(std::sync::atomic::Ordering::Acquire) {
-            0 => None,
+            super::NOT_LEADING => None,
             epoch => Some(LeaderEpoch::new(epoch)),
         }
     }
@@ -143,7 +143,7 @@ impl Partition {
             let result = partition.close_now(state);
             state.closed = true;
             state.leading = None;
-            partition.leader_epoch.store(0, std::sync::atomic::Ordering::Release);
+            partition.leader_epoch.store(super::NOT_LEADING, std::sync::atomic::Ordering::Release);
             for waiter in state.waiters.drain(..) {
                 waiter.answer(Err(StorageError::ShuttingDown));
             }

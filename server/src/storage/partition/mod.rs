@@ -34,6 +34,9 @@ use crate::storage_api::StorageError;
 
 pub(crate) use self::read::ReadPlan;
 
+/// Stands for no leader epoch; the controller never reaches it.
+const NOT_LEADING: u32 = u32::MAX;
+
 /// What the cluster image says of the partition's topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TopicSettings {
@@ -53,7 +56,7 @@ pub(crate) struct Partition {
     settings: RwLock<Arc<TopicSettings>>,
     /// The exclusive end of what is committed; none before the leader took office.
     high_watermark: watch::Sender<Option<Offset>>,
-    /// The epoch in which this replica leads; 0 while it does not.
+    /// The epoch in which this replica leads; [`NOT_LEADING`] while it does not.
     leader_epoch: AtomicU32,
     flush_queued: AtomicBool,
     failed: AtomicBool,
@@ -98,7 +101,7 @@ impl Partition {
             tail: Arc::default(),
             settings: RwLock::new(Arc::new(settings)),
             high_watermark: watch::Sender::new(None),
-            leader_epoch: AtomicU32::new(0),
+            leader_epoch: AtomicU32::new(NOT_LEADING),
             flush_queued: AtomicBool::new(false),
             failed: AtomicBool::new(false),
         })

@@ -234,8 +234,7 @@ impl PartitionPipeline {
         let ClosedBatch { batch, requests } = closed;
         let request = AppendRequest {
             partition: self.partition,
-            // Epoch 0 is never in force: the leader refuses it, and the pipeline tries again.
-            leader_epoch: self.route.load().leader_epoch.unwrap_or_default(),
+            leader_epoch: self.leader_epoch(),
             hashed_over: requests.hashed_over,
             pipeline: PipelinePosition {
                 gateway: self.context.incarnation,
@@ -251,6 +250,12 @@ impl PartitionPipeline {
             let reply = reply.await;
             pipeline.on_reply(index, requests, reply);
         });
+    }
+
+    /// The epoch of the leader that the metadata names. Without one it is an epoch that is never in force: the leader
+    /// refuses it, and the pipeline tries again.
+    fn leader_epoch(&self) -> LeaderEpoch {
+        self.route.load().leader_epoch.unwrap_or(LeaderEpoch::new(u32::MAX))
     }
 
     /// Ends the pipeline of a topic that is gone: what waits is refused.

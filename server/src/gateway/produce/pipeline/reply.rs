@@ -200,7 +200,7 @@ impl PartitionPipeline {
         last_offset: Offset,
     ) {
         let waiting = self.settle(state, &request);
-        let epoch = self.route.load().leader_epoch.unwrap_or_default();
+        let epoch = self.leader_epoch();
         let committed = self.context.storage.wait_committed(self.partition, epoch, last_offset);
         let base = base_offset.plus(u64::from(request.first_in_entry));
         self.context.runtime.spawn(async move {
