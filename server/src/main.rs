@@ -39,9 +39,6 @@ enum Recover {
         /// Folder of the stopped server
         #[arg(long, value_name = "DIR", default_value = "./wharf-data")]
         data_dir: PathBuf,
-        /// Show what would be recovered and change nothing
-        #[arg(long)]
-        dry_run: bool,
     },
 }
 
@@ -49,7 +46,7 @@ fn main() -> ExitCode {
     let command = Command::parse();
     match command.role {
         Role::Standalone(args) => report(run_standalone(&args)),
-        Role::Recover(Recover::Metadata { data_dir, dry_run }) => report(recover::metadata(&data_dir, dry_run)),
+        Role::Recover(Recover::Metadata { data_dir }) => report(recover::metadata(&data_dir)),
         Role::Verb(verb) => run_verb(*verb, &command.globals),
     }
 }

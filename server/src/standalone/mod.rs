@@ -17,7 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use wharf_controller::{Controller, ControllerConfig, ControllerHandle, NoTransport, SyncMode};
 use wharf_log::data_dir::DataDir;
-use wharf_log::vfs::{RealVfs, Vfs};
+use wharf_log::vfs::{PowerLossVfs, RealVfs, Vfs};
 use wharf_types::NodeId;
 
 use self::readiness::Readiness;
@@ -28,7 +28,7 @@ use crate::telemetry::metrics::ServerMetrics;
 use crate::telemetry::ops_http;
 
 /// The one node of a standalone cluster.
-const NODE_ID: NodeId = NodeId::new(1);
+pub(crate) const NODE_ID: NodeId = NodeId::new(1);
 
 /// Runs until a signal or a failed disk.
 ///
@@ -37,7 +37,7 @@ const NODE_ID: NodeId = NodeId::new(1);
 pub async fn run(config: StandaloneConfig) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let vfs: Arc<dyn Vfs> =
-        if config.test_power_loss { Arc::new(RealVfs::new()) } else { Arc::new(RealVfs::new()) };
+        if config.test_power_loss { Arc::new(PowerLossVfs::new()) } else { Arc::new(RealVfs::new()) };
     let data_dir = open_data_dir(&config, &vfs).await?;
     let listener = bind(config.listen, "--listen").await?;
     let ops_listener = bind(config.ops_listen, "--ops-listen").await?;

@@ -8,7 +8,7 @@ mod disk;
 mod housekeeping;
 mod io_pool;
 mod local;
-mod meta;
+pub(crate) mod meta;
 mod node;
 mod offsets_store;
 mod partition;

@@ -120,6 +120,12 @@ impl ProducerStates {
         self.producers.is_empty()
     }
 
+    /// The highest producer id that is remembered (R3: a rebuilt controller hands out higher ones only).
+    #[must_use]
+    pub fn highest_producer_id(&self) -> Option<ProducerId> {
+        self.producers.keys().copied().max()
+    }
+
     /// The producer's epoch, if it is remembered.
     #[must_use]
     pub fn epoch(&self, producer_id: ProducerId) -> Option<ProducerEpoch> {
