@@ -126,7 +126,9 @@ impl Log {
             if self.epochs.latest().is_none_or(|entry| entry.epoch < batch.leader_epoch()) {
                 self.assign_epoch(batch.leader_epoch(), batch.base_offset())?;
             }
-            self.roll_if_needed(batch.bytes().len(), batch.base_offset(), batch.append_time())?;
+            // Segments adjoin: a hole before the batch belongs to the segment that it opens.
+            let base_offset = batch.base_offset().min(self.log_end_offset());
+            self.roll_if_needed(batch.bytes().len(), base_offset, batch.append_time())?;
             self.write(&batch)?;
         }
         Ok(self.log_end_offset())

@@ -37,7 +37,12 @@ impl Opening<'_> {
         let durable_end = manifest.capped(checkpoint.durable_end, checkpoint.generation);
         let start = if self.hint.clean { Offset::MAX } else { durable_end };
         let trusted = self.trust_closed(&segments, start, manifest).map_err(failed)?;
-        let (at, position, expected) = self.scan_start(&segments, trusted, start).map_err(failed)?;
+        let (at, position, expected) = if first.base_offset() > manifest.log_start {
+            // Oldest segments that are missing are a gap like any other.
+            (0, 0, manifest.log_start)
+        } else {
+            self.scan_start(&segments, trusted, start).map_err(failed)?
+        };
         let append_time =
             at.checked_sub(1).map_or(TimestampMs::EPOCH, |before| segments[before].last_append_time());
         let log_end = segments.last().map_or(first.base_offset(), |last| last.next_offset());
@@ -51,9 +56,9 @@ impl Opening<'_> {
         }
         let compacts = self.config.cleanup.compacts();
         let known = manifest.damaged.clone();
-        let explains = |from, to| compacts || manifest.explains_jump(from, to);
+        let explains_hole = |from, to| compacts || manifest.explains_hole(from, to);
         let vfs = Arc::clone(&self.vfs);
-        let mut scanner = Scanner::new(vfs, partition, (expected, append_time), &known, explains);
+        let mut scanner = Scanner::new(vfs, partition, (expected, append_time), &known, explains_hole);
         for (number, segment) in segments[at..].iter().enumerate() {
             scanner.scan(segment, if number == 0 { position } else { 0 }).map_err(failed)?;
         }
@@ -78,6 +83,9 @@ impl Opening<'_> {
         start: Offset,
         manifest: &Manifest,
     ) -> io::Result<usize> {
+        if segments.first().is_some_and(|first| first.base_offset() > manifest.log_start) {
+            return Ok(0);
+        }
         for (at, segment) in segments.iter().enumerate() {
             let next_base = segments.get(at + 1).map(|next| next.base_offset());
             let is_below = next_base.map_or(start == Offset::MAX, |next| next <= start);
@@ -89,10 +97,7 @@ impl Opening<'_> {
                 return Ok(at);
             };
             let expected = next_base.unwrap_or(end.next_offset);
-            let compacts = self.config.cleanup.compacts();
-            let joins = end.next_offset == expected
-                || (end.next_offset < expected
-                    && (compacts || manifest.explains_jump(end.next_offset, expected)));
+            let joins = end.next_offset == expected || manifest.explains_gap(end.next_offset, expected);
             if !joins {
                 return Ok(at);
             }

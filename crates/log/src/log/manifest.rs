@@ -18,7 +18,8 @@
 //! |        | good batch is, and whether the range was given up (0, 1)                                |
 //!
 //! Invariants: replaced atomically and durably before the operation that it announces begins, and again after it
-//! ended, so that an operation cut short is finished by the next open. No manifest is that of a new log.
+//! ended, so that an operation cut short is finished by the next open. It is there from the log's creation on: without
+//! it, nobody could tell a log whose oldest segments retention removed from one that lost them in a crash.
 
 use std::io;
 use std::path::Path;
@@ -112,10 +113,14 @@ impl Manifest {
         cuts.fold(durable_end, Offset::min)
     }
 
-    /// Whether a jump to this offset may be a hole that compaction left or a range that was given up.
-    pub(crate) fn explains_jump(&self, from: Offset, to: Offset) -> bool {
-        to <= self.compacted_below
-            || self.damaged.iter().any(|range| range.from <= from && to <= range.next_good)
+    /// Whether a jump between two batches of a segment may be a hole that compaction left, or known damage.
+    pub(crate) fn explains_hole(&self, from: Offset, to: Offset) -> bool {
+        to <= self.compacted_below || self.explains_gap(from, to)
+    }
+
+    /// Whether a jump between two segments is known damage. Compaction leaves none: segments adjoin.
+    pub(crate) fn explains_gap(&self, from: Offset, to: Offset) -> bool {
+        self.damaged.iter().any(|range| range.from <= from && to <= range.next_good)
     }
 
     fn encode(&self) -> Vec<u8> {

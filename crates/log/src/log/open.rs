@@ -77,6 +77,7 @@ impl Log {
         }
         vfs.create_dir_all(dir)
             .and_then(|()| vfs.sync_dir(framed::parent(dir)))
+            .and_then(|()| Manifest::default().store(&*vfs, dir))
             .and_then(|()| write_partition_meta(&*vfs, dir, meta))
             .map_err(failed)?;
         let now = TimestampMs::EPOCH;
@@ -205,8 +206,8 @@ impl Opening<'_> {
         let first = segments.first().copied().unwrap_or(Offset::ZERO);
         match Manifest::load(&*self.vfs, self.dir) {
             Ok(Some(manifest)) => Ok(manifest),
-            Ok(None) => Ok(Manifest { log_start: first, ..Manifest::default() }),
-            Err(FrameError::Damaged { .. }) => {
+            Ok(None) if segments.is_empty() => Ok(Manifest::default()),
+            Ok(None) | Err(FrameError::Damaged { .. }) => {
                 self.report.rebuilt.push("manifest");
                 let generation = self.hint.checkpoint.map_or(0, |checkpoint| checkpoint.generation);
                 let compacted_below = if self.config.cleanup.compacts() { Offset::MAX } else { Offset::ZERO };

@@ -1,6 +1,7 @@
 //! Retention by time and size: whole segments go, oldest first (R16).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use wharf_types::{Offset, ProducerId, TimestampMs};
 
@@ -9,6 +10,11 @@ use super::append::{LeaderAppend, LeaderAppendOutcome};
 use super::error::{AppendError, LogError};
 use crate::batch::ControlRecord;
 use crate::segment::Segment;
+
+/// How long a client's producer is remembered without a request (R10).
+const CLIENT_IDLE_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// How long a gateway's own producer id is remembered without a batch (R10).
+const GATEWAY_IDLE_MAX: Duration = Duration::from_secs(3_600);
 
 /// What retention removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,6 +78,21 @@ impl Log {
         let record = ControlRecord::ProducerExpiry { producer_ids };
         let batch = record.to_batch(context.now)?;
         self.append_control(batch, context).map(Some)
+    }
+
+    /// Makes every replica forget the producers that have been idle too long: clients' for 7 days, gateways' for 1 h
+    /// (R10). `clock` never goes back within a process and counts from its start.
+    ///
+    /// # Errors
+    /// As [`Log::append_leader`].
+    pub fn expire_idle_producers(
+        &mut self,
+        clock: Duration,
+        context: &LeaderAppend,
+    ) -> Result<Option<LeaderAppendOutcome>, AppendError> {
+        self.producers.advance_clock(clock);
+        let idle = self.producers.idle_since(CLIENT_IDLE_MAX, GATEWAY_IDLE_MAX);
+        self.expire_producers(idle, context)
     }
 
     /// An active segment whose last record is expired is closed, so that it can go too.

@@ -207,7 +207,7 @@ fn an_idle_log_has_no_segment_file() {
     let log = create(&vfs);
     let names: Vec<String> =
         vfs.read_dir(Path::new(DIR)).unwrap().into_iter().map(|entry| entry.name).collect();
-    assert_eq!(names, ["partition.meta"]);
+    assert_eq!(names, ["manifest", "partition.meta"]);
     assert_eq!(read_partition_meta(&vfs, Path::new(DIR)).unwrap().as_deref(), Some(&b"meta"[..]));
     assert!(log.segments().is_empty());
     let again = Log::create(Arc::new(vfs.clone()), Path::new(DIR), PARTITION, config(), b"");

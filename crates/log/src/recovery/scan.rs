@@ -64,8 +64,8 @@ pub(crate) struct ScanOutcome {
 pub(crate) struct Scanner<'a> {
     vfs: Arc<dyn Vfs>,
     partition: TopicPartition,
-    /// Whether a jump from one offset to another is a hole that compaction left, or damage that is known.
-    explains_jump: Box<dyn Fn(Offset, Offset) -> bool + 'a>,
+    /// Whether a jump between two batches is a hole that compaction left, or damage that is known.
+    explains_hole: Box<dyn Fn(Offset, Offset) -> bool + 'a>,
     known: &'a [DamagedRange],
     state: State,
     open: Option<BadBatch>,
@@ -79,7 +79,7 @@ impl<'a> Scanner<'a> {
         partition: TopicPartition,
         (expected, append_time): (Offset, TimestampMs),
         known: &'a [DamagedRange],
-        explains_jump: impl Fn(Offset, Offset) -> bool + 'a,
+        explains_hole: impl Fn(Offset, Offset) -> bool + 'a,
     ) -> Self {
         let epoch = LeaderEpoch::new(0);
         let state = State { expected, epoch, append_time, epochs_seen: 0 };
@@ -91,8 +91,8 @@ impl<'a> Scanner<'a> {
             bad: Vec::new(),
             scanned_bytes: 0,
         };
-        let explains_jump = Box::new(explains_jump);
-        Scanner { vfs, partition, explains_jump, known, state, open: None, outcome }
+        let explains_hole = Box::new(explains_hole);
+        Scanner { vfs, partition, explains_hole, known, state, open: None, outcome }
     }
 
     /// Scans one segment from a position on; at 0 unless it is the first. Sets the segment's end and index.
@@ -147,7 +147,9 @@ impl<'a> Scanner<'a> {
         if base == self.state.expected || self.open.is_some() {
             return;
         }
-        if base > self.state.expected && (self.explains_jump)(self.state.expected, base) {
+        let expected = self.state.expected;
+        if self.known.iter().any(|range| range.from <= expected && base <= range.next_good && base > expected)
+        {
             self.state.expected = base;
         } else {
             self.open = Some(self.bad_here(base, end));
@@ -165,7 +167,7 @@ impl<'a> Scanner<'a> {
             base >= self.state.expected
         } else {
             base == self.state.expected
-                || (base > self.state.expected && (self.explains_jump)(self.state.expected, base))
+                || (base > self.state.expected && (self.explains_hole)(self.state.expected, base))
         };
         in_place && header.leader_epoch >= self.state.epoch && header.append_time >= self.state.append_time
     }
