@@ -1,5 +1,6 @@
 //! From a data directory to a running controller.
 
+use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +13,7 @@ use crate::config::{Bootstrap, ControllerConfig};
 use crate::driver::{Driver, DriverError, Published, Status};
 use crate::error::OpenError;
 use crate::handle::{ControllerHandle, Shared};
-use crate::storage::{Damage, METADATA_DIR, RaftStore, exists};
+use crate::storage::{Damage, METADATA_DIR, RaftStore, SyncMode, exists};
 use crate::transport::Transport;
 
 /// Opens controllers.
@@ -100,7 +101,9 @@ fn open_store(config: &ControllerConfig) -> Result<(RaftStore, Image), OpenError
     let damaged = |damage: Damage| match damage {
         Damage::Database(ref error) if is_lock_error(error) => OpenError::InUse { path: path.clone() },
         // A full or failing disk, or missing rights: the files may well be sound, so nobody is sent to recovery.
-        Damage::Database(ref error) if is_io_error(error) => OpenError::Unreadable { path: path.clone(), damage },
+        Damage::Database(ref error) if is_io_error(error) => {
+            OpenError::Unreadable { path: path.clone(), damage }
+        }
         Damage::FloorUnreadable { ref source, .. } if source.kind() != std::io::ErrorKind::NotFound => {
             OpenError::Unreadable { path: path.clone(), damage }
         }
@@ -111,11 +114,10 @@ fn open_store(config: &ControllerConfig) -> Result<(RaftStore, Image), OpenError
         }
         damage => OpenError::Damaged { path: path.clone(), damage },
     };
-    let store = RaftStore::open(&config.data_dir, config.sync_mode).map_err(damaged)?;
+    let (store, image) = open_log(&config.data_dir, config.sync_mode).map_err(damaged)?;
     if store.raft_id() != raft_id {
         return Err(OpenError::WrongNode { path, expected: raft_id, actual: store.raft_id() });
     }
-    let image = load_image(&store).map_err(damaged)?;
     let version = image.feature(METADATA_VERSION_FEATURE);
     if version > METADATA_VERSION {
         let reason =
@@ -125,8 +127,9 @@ fn open_store(config: &ControllerConfig) -> Result<(RaftStore, Image), OpenError
     Ok((store, image))
 }
 
-/// The image of the log's snapshot, and whether every record after it can be read.
-fn load_image(store: &RaftStore) -> Result<Image, Damage> {
+/// Opens a log with the image of its snapshot, and checks that every record after it can be read.
+pub(crate) fn open_log(data_dir: &Path, mode: SyncMode) -> Result<(RaftStore, Image), Damage> {
+    let store = RaftStore::open(data_dir, mode)?;
     let snapshot = store.read_snapshot()?;
     let index = snapshot.get_metadata().index;
     let image = codec::decode_snapshot(snapshot.data).map_err(|source| Damage::Image { index, source })?;
@@ -138,7 +141,7 @@ fn load_image(store: &RaftStore) -> Result<Image, Damage> {
         codec::decode_record(entry.data.clone())
             .map_err(|source| Damage::Record { index: entry.index, source })?;
     }
-    Ok(image)
+    Ok((store, image))
 }
 
 /// The snapshot from which every voter of a new log starts, equal on all (facts.md section 2).

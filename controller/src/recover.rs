@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use wharf_metadata::{ClusterId, RebuildError, RebuildNote, RecoveredMetadata, rebuild};
 use wharf_types::NodeId;
 
-use crate::open::first_snapshot;
+use crate::open::{first_snapshot, open_log};
 use crate::storage::{METADATA_DIR, RaftStore, SyncMode, WriteError, exists, sync_dir};
 
 /// Where the copy lies on which the old log is tried.
@@ -118,7 +118,7 @@ fn opens(data_dir: &Path) -> Result<bool, RecoverError> {
     };
     clear(&probe).map_err(at(&probe))?;
     let copied = copy(&data_dir.join(METADATA_DIR), &probe.join(METADATA_DIR));
-    let opens = copied.is_ok() && RaftStore::open(&probe, SyncMode::Normal).is_ok();
+    let opens = copied.is_ok() && open_log(&probe, SyncMode::Normal).is_ok();
     clear(&probe).map_err(at(&probe))?;
     copied.map_err(at(&probe))?;
     Ok(opens)

@@ -132,3 +132,15 @@ async fn a_start_that_died_while_it_made_the_log_is_no_damage() {
     let controller = open(dir.path()).await;
     controller.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_failing_file_system_sends_nobody_to_recovery() {
+    let dir = tempfile::tempdir().unwrap();
+    killed_log(dir.path(), 10_000).await;
+    let floor = dir.path().join("metadata/commit-floor");
+    std::fs::remove_file(&floor).unwrap();
+    std::fs::create_dir(&floor).unwrap();
+    let error = Controller::open(config(dir.path()), NoTransport).await.unwrap_err();
+    assert!(matches!(error, OpenError::Unreadable { .. }), "{error:?}");
+    assert!(!error.to_string().contains("recover"), "{error}");
+}
