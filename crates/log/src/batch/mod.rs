@@ -71,7 +71,7 @@ pub use sealed::SealedBatch;
 pub use unsealed::{Seal, UnsealedBatch};
 
 pub(crate) use codec::{compress, decompress};
-pub(crate) use record::{RawRecords, RecordRef};
+pub(crate) use record::RawRecords;
 pub(crate) use sealed::assemble_compacted;
 
 /// Largest batch, header included: 5 MiB, so that a batch of one record of the largest size (2.5 MiB) fits with room.

@@ -33,7 +33,7 @@ mod tests;
 
 pub(crate) use job::{CompactedSegment, CompactionJob, CompactionOutput};
 pub use job::{CompactionError, CompactionStats};
-pub(crate) use plan::{CompactionInput, CompactionPlan, plan};
+pub(crate) use plan::{CompactionInput, plan};
 
 /// Memory of the key map of one pass, unless the owner has another budget.
 pub const COMPACTION_MAP_BYTES_DEFAULT: usize = 64 << 20;

@@ -65,7 +65,7 @@ impl<'a> SegmentWriter<'a> {
         if header.transactional {
             return Err(CompactionError::Transactional { offset: header.base_offset });
         }
-        if header.kind == BatchKind::Control || batch.next_offset() > self.clean_below {
+        if header.kind == BatchKind::Control || !header.keyed || batch.next_offset() > self.clean_below {
             return self.write_unchanged(batch);
         }
         let bad = |source| CompactionError::Bad { offset: header.base_offset, source };
