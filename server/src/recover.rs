@@ -23,7 +23,11 @@ use crate::storage::meta;
 /// If the server runs, the store is not damaged, or the folders cannot be read. Nothing was changed then.
 pub fn metadata(path: &Path) -> anyhow::Result<()> {
     let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
-    anyhow::ensure!(vfs.exists(path)?, "{} does not exist; name the server's folder with --data-dir", path.display());
+    anyhow::ensure!(
+        vfs.exists(path)?,
+        "{} does not exist; name the server's folder with --data-dir",
+        path.display()
+    );
     let data_dir = DataDir::open(Arc::clone(&vfs), path)
         .with_context(|| format!("the data directory {} cannot be used", path.display()))?;
     let (found, unreadable) = find(&vfs, &data_dir);
@@ -93,8 +97,12 @@ fn describe(note: &RebuildNote) -> String {
         RebuildNote::Renamed { topic_id, from, to } => {
             format!("two topics were called {from}; the one with id {topic_id} is now {to}")
         }
-        RebuildNote::MissingPartition { id } => format!("no folder of partition {id} was found; it starts empty"),
-        RebuildNote::Ignored { id } => format!("the folder of partition {id} says nothing usable and was left as it is"),
+        RebuildNote::MissingPartition { id } => {
+            format!("no folder of partition {id} was found; it starts empty")
+        }
+        RebuildNote::Ignored { id } => {
+            format!("the folder of partition {id} says nothing usable and was left as it is")
+        }
         RebuildNote::ConfigDropped { topic_id, name } => {
             format!("the config {name} of topic {topic_id} is not valid and went back to its default")
         }

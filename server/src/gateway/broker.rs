@@ -42,10 +42,16 @@ impl BrokerApi {
         submission.submit(gateway, None).await?.finish().await
     }
 
-    async fn init_producer_one(&self, request: InitProducerRequest) -> Result<InitProducerResponse, ApiError> {
+    async fn init_producer_one(
+        &self,
+        request: InitProducerRequest,
+    ) -> Result<InitProducerResponse, ApiError> {
         let gateway = self.admit()?;
         if request.transactional_id.is_some() || request.transaction_timeout_ms.is_some() {
-            return Err(ApiError::invalid("transactional_id", "transactions are not served yet; leave it unset"));
+            return Err(ApiError::invalid(
+                "transactional_id",
+                "transactions are not served yet; leave it unset",
+            ));
         }
         let ids = gateway
             .controller
@@ -53,10 +59,7 @@ impl BrokerApi {
             .await
             .map_err(|error| super::admin::command_error("", &error))?;
         let id = ProducerId::new(ids.start);
-        Ok(InitProducerResponse {
-            producer_id: Some(id.value().cast_signed()),
-            producer_epoch: Some(0),
-        })
+        Ok(InitProducerResponse { producer_id: Some(id.value().cast_signed()), producer_epoch: Some(0) })
     }
 }
 

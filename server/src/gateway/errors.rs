@@ -36,7 +36,9 @@ pub(crate) enum ProduceError {
 pub(crate) enum InvalidRecord {
     #[error("{field} and {field}_text are both set; set one of them")]
     BothForms { field: &'static str },
-    #[error("a record needs value or value_text, or tombstone: true to delete its key; an empty value is data")]
+    #[error(
+        "a record needs value or value_text, or tombstone: true to delete its key; an empty value is data"
+    )]
     NoValue,
     #[error("a tombstone has no value; remove the value or set tombstone to false")]
     TombstoneWithValue,
@@ -76,9 +78,9 @@ impl InvalidRecord {
 /// The error for a bad name.
 pub(crate) fn invalid_name(field: &str, error: &InvalidName) -> ApiError {
     let of_topic = match error {
-        InvalidName::Empty(kind) | InvalidName::TooLong { kind, .. } | InvalidName::Character { kind, .. } => {
-            *kind == NameKind::Topic
-        }
+        InvalidName::Empty(kind)
+        | InvalidName::TooLong { kind, .. }
+        | InvalidName::Character { kind, .. } => *kind == NameKind::Topic,
         InvalidName::Reserved(_) => true,
     };
     let reason = if of_topic { ErrorReason::InvalidTopicName } else { ErrorReason::InvalidRequest };
@@ -128,9 +130,12 @@ pub(crate) fn timeout(limit: Duration) -> ApiError {
 
 /// The error for a gateway that holds as much as it may.
 pub(crate) fn overloaded() -> ApiError {
-    ApiError::new(ErrorReason::Overloaded, "this gateway holds as many unanswered records as it may; try again later")
-        .with_retry_after(RETRY_AFTER_OVERLOAD)
-        .with_metadata("limit_of", "gateway")
+    ApiError::new(
+        ErrorReason::Overloaded,
+        "this gateway holds as many unanswered records as it may; try again later",
+    )
+    .with_retry_after(RETRY_AFTER_OVERLOAD)
+    .with_metadata("limit_of", "gateway")
 }
 
 /// The error for a role that is going down.

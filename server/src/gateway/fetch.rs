@@ -8,7 +8,9 @@ use wharf_proto::error::ApiError;
 use wharf_types::{LeaderEpoch, Offset, TimestampMs, limits};
 
 use super::{Gateway, errors};
-use crate::proto::{FetchRequest, FetchResponse, FetchedRecord, Header, IsolationLevel, StartPosition, fetch_request};
+use crate::proto::{
+    FetchRequest, FetchResponse, FetchedRecord, Header, IsolationLevel, StartPosition, fetch_request,
+};
 use crate::storage_api::{FetchPosition, FetchQuery, FetchReply, StorageError};
 
 /// A long poll answers this much before the call's deadline.
@@ -40,8 +42,10 @@ pub(super) async fn fetch(
         .map_err(|_| ApiError::invalid("isolation", "is not a known isolation level"))?;
     let route = gateway.routing.resolve(&request.topic)?;
     let partition = route.check_partition(request.partition)?;
-    let max_wait = Duration::from_millis(u64::from(non_negative("max_wait_ms", request.max_wait_ms)?.min(limits::MAX_WAIT_MS)))
-        .min(limit.saturating_sub(DEADLINE_MARGIN));
+    let max_wait = Duration::from_millis(u64::from(
+        non_negative("max_wait_ms", request.max_wait_ms)?.min(limits::MAX_WAIT_MS),
+    ))
+    .min(limit.saturating_sub(DEADLINE_MARGIN));
     let min_bytes = match non_negative("min_bytes", request.min_bytes)? {
         0 => 1,
         bytes => (bytes as usize).min(bounds.max_bytes),
@@ -67,9 +71,11 @@ pub(super) async fn fetch(
 fn check_position(request: &FetchRequest) -> Result<FetchPosition, ApiError> {
     match request.position {
         None => Err(ApiError::invalid("position", "is not set; set offset, from_append_time_ms or start")),
-        Some(fetch_request::Position::Offset(offset)) => Offset::from_wire(offset)
-            .map(FetchPosition::Offset)
-            .ok_or_else(|| ApiError::invalid("offset", format!("{offset} is negative; offsets count from 0"))),
+        Some(fetch_request::Position::Offset(offset)) => {
+            Offset::from_wire(offset).map(FetchPosition::Offset).ok_or_else(|| {
+                ApiError::invalid("offset", format!("{offset} is negative; offsets count from 0"))
+            })
+        }
         Some(fetch_request::Position::FromAppendTimeMs(time)) => TimestampMs::from_wire(time)
             .map(FetchPosition::AppendTime)
             .ok_or_else(|| ApiError::invalid("from_append_time_ms", format!("{time} is negative"))),
@@ -101,18 +107,21 @@ fn check_bounds(request: &FetchRequest) -> Result<Bounds, ApiError> {
 }
 
 fn non_negative(field: &'static str, value: i32) -> Result<u32, ApiError> {
-    u32::try_from(value).map_err(|_| ApiError::invalid(field, format!("{value} is negative; 0 means the default")))
+    u32::try_from(value)
+        .map_err(|_| ApiError::invalid(field, format!("{value} is negative; 0 means the default")))
 }
 
 /// Takes records up to the bounds: at least one, if there is one.
 fn decode(reply: FetchReply, bounds: &Bounds) -> Result<FetchResponse, StorageError> {
-    let mut taker = Taker { bounds, start: reply.start, counted: 0, wire: RESPONSE_MARGIN, records: Vec::new() };
+    let mut taker =
+        Taker { bounds, start: reply.start, counted: 0, wire: RESPONSE_MARGIN, records: Vec::new() };
     let mut next_offset = reply.next_offset;
     'batches: for batch in &reply.batches {
         if batch.header().kind == BatchKind::Control {
             continue;
         }
-        let corrupted = |_| StorageError::DataCorrupted { from: batch.base_offset(), next_good: batch.next_offset() };
+        let corrupted =
+            |_| StorageError::DataCorrupted { from: batch.base_offset(), next_good: batch.next_offset() };
         for record in batch.records().map_err(corrupted)? {
             let record = record.map_err(corrupted)?;
             if record.offset < reply.start {

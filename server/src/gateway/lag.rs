@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use wharf_types::{GroupName, Offset, TimestampMs, TopicPartition};
 
 use super::Gateway;
-use crate::telemetry::metrics::TopicLag;
 use crate::storage_api::{CommittedPosition, FetchPosition, FetchQuery, StorageError};
+use crate::telemetry::metrics::TopicLag;
 
 /// Time between two samples of all groups.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
@@ -79,13 +79,16 @@ fn rate(before: Sample, records: u64, now: Instant) -> Option<f64> {
 
 /// Measures the lag of one committed position.
 pub(super) async fn measure(gateway: &Gateway, group: &GroupName, position: &CommittedPosition) -> Lag {
-    let Ok(status) = gateway.storage.partition_status(position.partition).await else { return Lag::default() };
+    let Ok(status) = gateway.storage.partition_status(position.partition).await else {
+        return Lag::default();
+    };
     let log_start = Some(status.log_start);
     let Some(end) = status.high_watermark else { return Lag { log_start, ..Lag::default() } };
     let Some(committed) = position.offset else { return Lag { log_start, end: Some(end), ..Lag::default() } };
     let next = committed.max(status.log_start);
     let records = end.distance_from(next);
-    let time = if records == 0 { Some(Duration::ZERO) } else { age_at(gateway, position.partition, next).await };
+    let time =
+        if records == 0 { Some(Duration::ZERO) } else { age_at(gateway, position.partition, next).await };
     let change_per_second = gateway.lag.change_per_second(group, position.partition, records);
     Lag {
         log_start,

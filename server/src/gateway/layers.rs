@@ -50,7 +50,11 @@ fn framework_error(code: Code, message: &str) -> Option<ApiError> {
         );
     }
     let undecodable = matches!(code, Code::Internal | Code::InvalidArgument | Code::Unimplemented)
-        && (lower.contains("decode") || lower.contains("decompress") || lower.contains("compression flag") || lower.contains("eof") || lower.contains("wire type"));
+        && (lower.contains("decode")
+            || lower.contains("decompress")
+            || lower.contains("compression flag")
+            || lower.contains("eof")
+            || lower.contains("wire type"));
     if undecodable {
         return Some(ApiError::new(
             ErrorReason::MalformedRequest,

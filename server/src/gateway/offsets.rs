@@ -9,10 +9,13 @@ use wharf_types::{GroupName, LeaderEpoch, Offset, TimestampMs, TopicName, TopicP
 
 use super::{Gateway, errors, retry};
 use crate::proto::{
-    CommitRequest, CommitResponse, CommittedOffset, GetCommittedRequest, GetCommittedResponse, ListOffsetsRequest,
-    ListOffsetsResponse, OffsetCommit, PartitionOffset, StartPosition, list_offsets_request,
+    CommitRequest, CommitResponse, CommittedOffset, GetCommittedRequest, GetCommittedResponse,
+    ListOffsetsRequest, ListOffsetsResponse, OffsetCommit, PartitionOffset, StartPosition,
+    list_offsets_request,
 };
-use crate::storage_api::{CommitError, CommittedPosition, GroupCommit, OffsetQuery, OffsetToCommit, StorageError};
+use crate::storage_api::{
+    CommitError, CommittedPosition, GroupCommit, OffsetQuery, OffsetToCommit, StorageError,
+};
 
 /// The group that a client named.
 ///
@@ -26,7 +29,10 @@ pub(super) fn check_group(group: &str) -> Result<GroupName, ApiError> {
 ///
 /// # Errors
 /// Those of api.md; nothing was committed then.
-pub(super) async fn commit(gateway: &Arc<Gateway>, request: CommitRequest) -> Result<CommitResponse, ApiError> {
+pub(super) async fn commit(
+    gateway: &Arc<Gateway>,
+    request: CommitRequest,
+) -> Result<CommitResponse, ApiError> {
     let group = check_group(&request.group)?;
     if request.offsets.is_empty() {
         return Err(ApiError::invalid("offsets", "the request commits nothing; name at least one partition"));
@@ -34,7 +40,11 @@ pub(super) async fn commit(gateway: &Arc<Gateway>, request: CommitRequest) -> Re
     if request.offsets.len() > limits::OFFSETS_PER_COMMIT_MAX {
         return Err(ApiError::invalid(
             "offsets",
-            format!("{} offsets; at most {} are allowed", request.offsets.len(), limits::OFFSETS_PER_COMMIT_MAX),
+            format!(
+                "{} offsets; at most {} are allowed",
+                request.offsets.len(),
+                limits::OFFSETS_PER_COMMIT_MAX
+            ),
         ));
     }
     let member = request.member.map(check_member).transpose()?;
@@ -63,8 +73,9 @@ pub(super) async fn commit(gateway: &Arc<Gateway>, request: CommitRequest) -> Re
 }
 
 fn check_member(member: crate::proto::GroupMember) -> Result<(String, u32, Option<u64>), ApiError> {
-    GroupName::new(&member.member_id)
-        .map_err(|_| ApiError::invalid("member.member_id", "must be 1 to 249 characters of A-Z a-z 0-9 . _ -"))?;
+    GroupName::new(&member.member_id).map_err(|_| {
+        ApiError::invalid("member.member_id", "must be 1 to 249 characters of A-Z a-z 0-9 . _ -")
+    })?;
     let epoch = u32::try_from(member.member_epoch)
         .map_err(|_| ApiError::invalid("member.member_epoch", "is negative"))?;
     let sequence = member
@@ -92,7 +103,11 @@ fn check_offset(gateway: &Gateway, index: usize, commit: OffsetCommit) -> Result
     if metadata.len() > limits::COMMIT_METADATA_BYTES_MAX {
         return Err(ApiError::invalid(
             field("metadata"),
-            format!("has {} bytes; at most {} are allowed", metadata.len(), limits::COMMIT_METADATA_BYTES_MAX),
+            format!(
+                "has {} bytes; at most {} are allowed",
+                metadata.len(),
+                limits::COMMIT_METADATA_BYTES_MAX
+            ),
         ));
     }
     Ok(OffsetToCommit { partition: route.partition_id(partition), offset, leader_epoch, metadata })
@@ -101,14 +116,14 @@ fn check_offset(gateway: &Gateway, index: usize, commit: OffsetCommit) -> Result
 /// A commit above the end of a log is refused where the leader knows the end.
 async fn check_ends(gateway: &Gateway, offsets: &[OffsetToCommit]) -> Result<(), ApiError> {
     for commit in offsets {
-        let Ok(status) = gateway.storage.partition_status(commit.partition).await else { continue };
-        if let Some(high_watermark) = status.high_watermark
-            && commit.offset > high_watermark
-        {
+        let latest = gateway.storage.list_offset(commit.partition, OffsetQuery::Latest).await;
+        let Some(high_watermark) = latest.ok().and_then(|latest| latest.offset) else { continue };
+        if commit.offset > high_watermark {
+            let earliest = gateway.storage.list_offset(commit.partition, OffsetQuery::Earliest).await;
             let name = topic_name(gateway, commit.partition);
             let error = StorageError::OffsetOutOfRange {
                 requested: commit.offset,
-                log_start: status.log_start,
+                log_start: earliest.ok().and_then(|earliest| earliest.offset).unwrap_or_default(),
                 high_watermark,
             };
             return Err(errors::storage_error(&name, &error));
@@ -120,7 +135,9 @@ async fn check_ends(gateway: &Gateway, offsets: &[OffsetToCommit]) -> Result<(),
 /// The name of a partition's topic, for messages.
 pub(super) fn topic_name(gateway: &Gateway, partition: TopicPartition) -> TopicName {
     let image = gateway.controller.image();
-    image.topic(partition.topic_id).map_or_else(|| TopicName::internal("__deleted"), |topic| topic.name.clone())
+    image
+        .topic(partition.topic_id)
+        .map_or_else(|| TopicName::internal("__deleted"), |topic| topic.name.clone())
 }
 
 /// Serves one read of committed offsets.
@@ -138,9 +155,10 @@ pub(super) async fn get_committed(
         partitions.push(route.partition_id(route.check_partition(partition.partition)?));
     }
     let named_alone = partitions.is_empty();
-    let committed = retry::until_available(gateway, || gateway.storage.committed(group.clone(), partitions.clone()))
-        .await
-        .map_err(|error| errors::commit_error(&CommitError::Storage(error)))?;
+    let committed =
+        retry::until_available(gateway, || gateway.storage.committed(group.clone(), partitions.clone()))
+            .await
+            .map_err(|error| errors::commit_error(&CommitError::Storage(error)))?;
     let positions = match committed {
         Some(positions) => positions,
         None if named_alone => return Err(errors::group_not_found(&group)),
@@ -158,7 +176,13 @@ pub(super) async fn get_committed(
 }
 
 fn nothing_committed(partition: TopicPartition) -> CommittedPosition {
-    CommittedPosition { partition, offset: None, leader_epoch: None, metadata: String::new(), commit_time: None }
+    CommittedPosition {
+        partition,
+        offset: None,
+        leader_epoch: None,
+        metadata: String::new(),
+        commit_time: None,
+    }
 }
 
 fn committed_offset(topic: &str, position: CommittedPosition) -> CommittedOffset {
@@ -189,12 +213,19 @@ pub(super) async fn list_offsets(
         Some(list_offsets_request::At::Start(start)) => match StartPosition::try_from(start) {
             Ok(StartPosition::Earliest) => OffsetQuery::Earliest,
             Ok(StartPosition::Latest) => OffsetQuery::Latest,
-            _ => return Err(ApiError::invalid("start", "must be START_POSITION_EARLIEST or START_POSITION_LATEST")),
+            _ => {
+                return Err(ApiError::invalid(
+                    "start",
+                    "must be START_POSITION_EARLIEST or START_POSITION_LATEST",
+                ));
+            }
         },
     };
     let route = gateway.routing.resolve(&request.topic)?;
     let partitions = if request.partitions.is_empty() {
-        (0..route.partition_count()).map(|index| route.partition_id(wharf_types::PartitionIndex::new(index))).collect()
+        (0..route.partition_count())
+            .map(|index| route.partition_id(wharf_types::PartitionIndex::new(index)))
+            .collect()
     } else {
         let mut partitions = Vec::with_capacity(request.partitions.len());
         for partition in request.partitions {

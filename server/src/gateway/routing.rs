@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use wharf_metadata::{Image, Topic};
 use wharf_proto::error::ApiError;
-use wharf_types::{PartitionIndex, TopicConfig, TopicId, TimestampMs, TopicName, TopicPartition};
+use wharf_types::{PartitionIndex, TimestampMs, TopicConfig, TopicId, TopicName, TopicPartition};
 
 use super::errors;
 use super::produce::pipeline::{PartitionPipeline, PartitionRoute, PipelineContext};
@@ -78,7 +78,10 @@ impl Sticky {
         let since = self.since_ms.load(Ordering::Relaxed);
         // Also after the clock went back. Whoever loses the race goes where the winner has moved to.
         if now.value().abs_diff(since) >= STICKY_MS
-            && self.since_ms.compare_exchange(since, now.value(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            && self
+                .since_ms
+                .compare_exchange(since, now.value(), Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
         {
             self.partition.fetch_add(1, Ordering::Relaxed);
         }

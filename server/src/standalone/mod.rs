@@ -141,8 +141,11 @@ impl Server {
         let (address, ops_address) = (listener.local_addr()?, ops_listener.local_addr()?);
         let stop_calls = CancellationToken::new();
         let stop_ops = CancellationToken::new();
-        let readiness =
-            Arc::new(Readiness::new(Arc::clone(&self.storage), Arc::clone(&self.gateway), self.controller.clone()));
+        let readiness = Arc::new(Readiness::new(
+            Arc::clone(&self.storage),
+            Arc::clone(&self.gateway),
+            self.controller.clone(),
+        ));
         let ops = tokio::spawn(ops_http::serve(
             ops_listener,
             Arc::clone(&self.metrics),
@@ -213,5 +216,7 @@ fn boot_id(power_loss_mode: bool) -> String {
     if power_loss_mode {
         return uuid::Uuid::new_v4().to_string();
     }
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|id| id.trim().to_owned())
+        .unwrap_or_default()
 }

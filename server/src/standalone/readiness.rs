@@ -21,7 +21,11 @@ pub(super) struct Readiness {
 }
 
 impl Readiness {
-    pub(super) fn new(storage: Arc<StorageNode>, gateway: Arc<Gateway>, controller: ControllerHandle) -> Self {
+    pub(super) fn new(
+        storage: Arc<StorageNode>,
+        gateway: Arc<Gateway>,
+        controller: ControllerHandle,
+    ) -> Self {
         Readiness { storage, gateway, controller }
     }
 

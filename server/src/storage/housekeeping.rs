@@ -8,6 +8,7 @@ use wharf_log::checkpoint::CheckpointEntry;
 use wharf_types::TopicPartition;
 
 use super::node::StorageNode;
+use super::wall_clock_guard::WallClockGuard;
 
 const TICK: Duration = Duration::from_millis(200);
 /// Ticks between two looks at the disk.
@@ -24,12 +25,14 @@ pub(super) async fn run(node: Arc<StorageNode>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut count = 0_u64;
+    let mut guard = WallClockGuard::new(node.shared.clock.now());
     loop {
         tokio::select! {
             () = node.shared.stopping.cancelled() => return,
             _ = ticks.tick() => {}
         }
         count += 1;
+        let clock = guard.look(node.shared.clock.now(), node.shared.started.elapsed());
         if count.is_multiple_of(DISK_TICKS) {
             look_at_disk(&node).await;
         }
@@ -41,7 +44,7 @@ pub(super) async fn run(node: Arc<StorageNode>) {
         }
         if count.is_multiple_of(RETENTION_TICKS) {
             for partition in node.partitions() {
-                drop(partition.maintain().await);
+                drop(partition.maintain(clock).await);
             }
             let worker = Arc::clone(&node);
             drop(node.shared.io.run(move || purge_trash(&worker)).await);
@@ -77,7 +80,10 @@ fn entries(node: &StorageNode) -> Vec<(TopicPartition, CheckpointEntry)> {
 
 /// Writes the checkpoint, if it changed; tells whether it stands. What is known of partitions that cannot be opened
 /// is kept: recovery needs it to tell rot from a torn tail.
-pub(super) fn store_checkpoint(node: &StorageNode, mut entries: Vec<(TopicPartition, CheckpointEntry)>) -> bool {
+pub(super) fn store_checkpoint(
+    node: &StorageNode,
+    mut entries: Vec<(TopicPartition, CheckpointEntry)>,
+) -> bool {
     let mut data_dir = node.data_dir.lock();
     for id in node.unavailable.read().iter() {
         entries.extend(data_dir.open_hint(*id).checkpoint.map(|entry| (*id, entry)));

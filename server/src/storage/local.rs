@@ -11,9 +11,9 @@ use wharf_types::{GroupName, LeaderEpoch, Offset, TopicPartition, limits};
 use super::node::StorageNode;
 use super::partition::{Partition, ReadPlan};
 use crate::storage_api::{
-    AppendFailure, AppendReply, AppendRequest, CommitError, CommittedPosition, DiskStatus, FetchPosition, FetchQuery,
-    FetchReply, GroupCommit, GroupDescription, GroupPage, ListedOffset, OffsetQuery, OffsetToCommit, PartitionStatus,
-    StorageApi, StorageError,
+    AppendFailure, AppendReply, AppendRequest, CommitError, CommittedPosition, DiskStatus, FetchPosition,
+    FetchQuery, FetchReply, GroupCommit, GroupDescription, GroupPage, ListedOffset, OffsetQuery,
+    OffsetToCommit, PartitionStatus, StorageApi, StorageError,
 };
 
 /// [`StorageApi`] of a node in this process.
@@ -117,7 +117,8 @@ impl StorageApi for LocalStorage {
     ) -> BoxFuture<'static, Result<(), StorageError>> {
         self.on_partition(partition, |partition| async move {
             let skipped = partition.with_log(move |log| {
-                let known = log.damaged_ranges().iter().any(|range| range.from == from && range.next_good == to);
+                let known =
+                    log.damaged_ranges().iter().any(|range| range.from == from && range.next_good == to);
                 match known {
                     true if validate_only => Ok(()),
                     true => log.skip_damaged(from, to).map_err(|_| StorageError::DiskFailed),
@@ -168,8 +169,11 @@ impl StorageApi for LocalStorage {
         group: GroupName,
         partitions: Vec<TopicPartition>,
     ) -> BoxFuture<'static, Result<Option<Vec<CommittedPosition>>, StorageError>> {
-        let found =
-            if no_groups_yet(&self.node) { Ok(None) } else { self.node.coordinator.committed(&group, &partitions) };
+        let found = if no_groups_yet(&self.node) {
+            Ok(None)
+        } else {
+            self.node.coordinator.committed(&group, &partitions)
+        };
         std::future::ready(found).boxed()
     }
 

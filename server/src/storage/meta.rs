@@ -9,10 +9,10 @@ use super::partition::TopicSettings;
 
 /// The bytes of a partition's meta file.
 pub(crate) fn encode(id: TopicPartition, settings: &TopicSettings, replicas: &[NodeId]) -> Vec<u8> {
-    let config = settings.config.overrides().map(|(key, value)| pb::ConfigValue {
-        name: key.name().to_owned(),
-        value: value.to_owned(),
-    });
+    let config = settings
+        .config
+        .overrides()
+        .map(|(key, value)| pb::ConfigValue { name: key.name().to_owned(), value: value.to_owned() });
     pb::PartitionMeta {
         topic_id: id.topic_id.as_bytes().to_vec().into(),
         topic: settings.name.to_string(),
@@ -35,7 +35,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<RecoveredPartition> {
         },
         topic: TopicName::from_record(&meta.topic).ok()?,
         config: meta.config.into_iter().map(|entry| (entry.name, entry.value)).collect(),
-        replicas: meta.replicas.into_iter().map(|node| number(node).map(NodeId::new)).collect::<Option<_>>()?,
+        replicas: meta
+            .replicas
+            .into_iter()
+            .map(|node| number(node).map(NodeId::new))
+            .collect::<Option<_>>()?,
         partition_epoch: PartitionEpoch::new(number(meta.partition_epoch)?),
         leader_epoch: LeaderEpoch::new(number(meta.leader_epoch)?),
         loss_generation: number(meta.loss_generation)?,

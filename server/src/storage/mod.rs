@@ -14,6 +14,7 @@ mod offsets_store;
 mod partition;
 mod reconcile;
 mod tail_cache;
+mod wall_clock_guard;
 
 pub(crate) use local::LocalStorage;
 pub(crate) use node::{StorageConfig, StorageNode, Surroundings};

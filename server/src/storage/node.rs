@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
@@ -51,6 +52,8 @@ pub(crate) struct NodeShared {
     pub(crate) tail_cache: TailCache,
     pub(crate) disk: DiskMonitor,
     pub(crate) clock: WallClock,
+    /// When the process started, for spans of time that no wall clock may change.
+    pub(crate) started: Instant,
     pub(crate) metrics: Arc<ServerMetrics>,
     pub(crate) controller: ControllerHandle,
     /// Random for each process start.
@@ -112,7 +115,10 @@ impl StorageNode {
     ///
     /// # Errors
     /// [`StartError`].
-    pub(crate) async fn start(config: StorageConfig, surroundings: Surroundings) -> Result<Arc<Self>, StartError> {
+    pub(crate) async fn start(
+        config: StorageConfig,
+        surroundings: Surroundings,
+    ) -> Result<Arc<Self>, StartError> {
         let Surroundings { vfs, mut data_dir, controller, metrics, failed, boot_id } = surroundings;
         let dir_id = identify(&mut data_dir, &config, &controller)?;
         let incarnation: u128 = rand::random();
@@ -146,6 +152,7 @@ impl StorageNode {
             tail_cache: TailCache::new(config.tail_cache_bytes),
             disk: DiskMonitor::new(Arc::clone(&vfs), config.data_dir.clone(), config.disk_reserve_bytes)?,
             clock: WallClock,
+            started: Instant::now(),
             incarnation,
             tasks: TaskTracker::new(),
             runtime: Handle::current(),
@@ -225,7 +232,8 @@ impl StorageNode {
         let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
         let partitions = self.partitions();
         for partition in &partitions {
-            *sizes.entry(partition.settings().name.to_string()).or_default() += partition.reader().size_bytes();
+            *sizes.entry(partition.settings().name.to_string()).or_default() +=
+                partition.reader().size_bytes();
         }
         metrics.topic_sizes(sizes.iter().map(|(topic, bytes)| (topic.as_str(), *bytes)));
         let (gauges, disk) = (&metrics.gauges, &self.shared.disk);

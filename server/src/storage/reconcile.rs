@@ -146,7 +146,8 @@ fn discard(
     }
     if purge {
         let name = topic_id.to_string();
-        let is_of_topic = |path: &Path| path.file_name().is_some_and(|file| file.to_string_lossy().contains(&name));
+        let is_of_topic =
+            |path: &Path| path.file_name().is_some_and(|file| file.to_string_lossy().contains(&name));
         for entry in data_dir.trash()?.iter().filter(|entry| is_of_topic(&entry.path)) {
             data_dir.purge(entry)?;
         }

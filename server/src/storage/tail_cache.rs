@@ -77,7 +77,8 @@ impl TailWindow {
         let mut batches = Vec::new();
         let mut bytes = 0;
         for batch in window.range(first..) {
-            if batch.last_offset() >= end || (!batches.is_empty() && bytes + batch.bytes().len() > max_bytes) {
+            if batch.last_offset() >= end || (!batches.is_empty() && bytes + batch.bytes().len() > max_bytes)
+            {
                 break;
             }
             bytes += batch.bytes().len();

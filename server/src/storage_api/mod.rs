@@ -22,9 +22,7 @@ use wharf_types::{GroupName, LeaderEpoch, Offset, TopicPartition};
 
 pub use append::{AppendFailure, AppendReply, AppendRequest, PipelinePosition, is_final};
 pub use error::StorageError;
-pub use groups::{
-    CommitError, CommittedPosition, GroupCommit, GroupDescription, GroupPage, OffsetToCommit,
-};
+pub use groups::{CommitError, CommittedPosition, GroupCommit, GroupDescription, GroupPage, OffsetToCommit};
 pub use read::{FetchPosition, FetchQuery, FetchReply, ListedOffset, OffsetQuery, PartitionStatus};
 
 /// A storage node, or several, as a gateway sees them.

@@ -27,9 +27,7 @@ pub fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let started = match format {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
-        LogFormat::Text => {
-            builder.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init()
-        }
+        LogFormat::Text => builder.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init(),
     };
     started.map_err(|error| anyhow::anyhow!("logging cannot be started: {error}"))
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::{
-    Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
 use tonic::Code;
 
@@ -139,7 +139,10 @@ fn code_name(code: Code) -> &'static str {
 }
 
 /// Registers what was built; the names below are distinct.
-fn register<M: prometheus::core::Collector + Clone + 'static>(registry: &Registry, metric: M) -> prometheus::Result<M> {
+fn register<M: prometheus::core::Collector + Clone + 'static>(
+    registry: &Registry,
+    metric: M,
+) -> prometheus::Result<M> {
     registry.register(Box::new(metric.clone()))?;
     Ok(metric)
 }
@@ -155,7 +158,10 @@ impl ServerMetrics {
         let gauge = |name: &str, help: &str| register(&registry, IntGauge::new(name, help)?);
         let requests = register(
             &registry,
-            IntCounterVec::new(Opts::new("wharf_rpc_requests_total", "Calls that began, by method."), &["method"])?,
+            IntCounterVec::new(
+                Opts::new("wharf_rpc_requests_total", "Calls that began, by method."),
+                &["method"],
+            )?,
         )?;
         let in_flight = register(
             &registry,
@@ -179,8 +185,9 @@ impl ServerMetrics {
                 name,
             }
         };
-        let flush_opts = HistogramOpts::new("wharf_log_flush_duration_seconds", "Time of one flush of one log.")
-            .buckets(LATENCY_BUCKETS.to_vec());
+        let flush_opts =
+            HistogramOpts::new("wharf_log_flush_duration_seconds", "Time of one flush of one log.")
+                .buckets(LATENCY_BUCKETS.to_vec());
         let metrics = ServerMetrics {
             methods: METHODS.iter().map(|path| (*path, method(path))).collect(),
             other: method("other"),
@@ -192,7 +199,10 @@ impl ServerMetrics {
                 )?,
             )?,
             appended_records: counter("wharf_storage_appended_records_total", "Records appended as leader.")?,
-            appended_bytes: counter("wharf_storage_appended_bytes_total", "Bytes of batches appended as leader.")?,
+            appended_bytes: counter(
+                "wharf_storage_appended_bytes_total",
+                "Bytes of batches appended as leader.",
+            )?,
             appended_batches: counter("wharf_storage_appended_batches_total", "Batches appended as leader.")?,
             fetched_records: counter("wharf_gateway_fetched_records_total", "Records sent to readers.")?,
             flushes: counter("wharf_log_flushes_total", "Flushes of logs to stable storage.")?,
@@ -214,17 +224,38 @@ impl ServerMetrics {
             )?,
             topic_bytes: register(
                 &registry,
-                IntGaugeVec::new(Opts::new("wharf_log_size_bytes", "Bytes of a topic's segments."), &["topic"])?,
+                IntGaugeVec::new(
+                    Opts::new("wharf_log_size_bytes", "Bytes of a topic's segments."),
+                    &["topic"],
+                )?,
             )?,
             gauges: Gauges {
-                disk_total_bytes: gauge("wharf_disk_total_bytes", "Size of the data directory's file system.")?,
-                disk_available_bytes: gauge("wharf_disk_available_bytes", "What can still be written there.")?,
-                disk_reserve_bytes: gauge("wharf_disk_reserve_bytes", "What is kept back: produce is refused below.")?,
-                storage_full: gauge("wharf_storage_full", "1 while produce is refused for the disk reserve.")?,
+                disk_total_bytes: gauge(
+                    "wharf_disk_total_bytes",
+                    "Size of the data directory's file system.",
+                )?,
+                disk_available_bytes: gauge(
+                    "wharf_disk_available_bytes",
+                    "What can still be written there.",
+                )?,
+                disk_reserve_bytes: gauge(
+                    "wharf_disk_reserve_bytes",
+                    "What is kept back: produce is refused below.",
+                )?,
+                storage_full: gauge(
+                    "wharf_storage_full",
+                    "1 while produce is refused for the disk reserve.",
+                )?,
                 log_bytes: gauge("wharf_storage_log_bytes", "Bytes of all segments of the node.")?,
                 partitions: gauge("wharf_storage_partitions", "Partitions that the node serves.")?,
-                tail_cache_bytes: gauge("wharf_storage_tail_cache_bytes", "Bytes of recent batches in memory.")?,
-                produce_buffer_bytes: gauge("wharf_gateway_produce_buffer_bytes", "Bytes of unanswered records.")?,
+                tail_cache_bytes: gauge(
+                    "wharf_storage_tail_cache_bytes",
+                    "Bytes of recent batches in memory.",
+                )?,
+                produce_buffer_bytes: gauge(
+                    "wharf_gateway_produce_buffer_bytes",
+                    "Bytes of unanswered records.",
+                )?,
                 resident_bytes: gauge("process_resident_memory_bytes", "Memory of the process.")?,
             },
             registry: registry.clone(),

@@ -8,8 +8,8 @@ use wharf_types::limits;
 use super::super::Gateway;
 use super::super::layers::DECODE_BYTES_MAX;
 use crate::proto::{
-    DescribeClusterRequest, DescribeClusterResponse, GetServerInfoRequest, GetServerInfoResponse, Node, NodeRole,
-    NodeState, ServerLimits,
+    DescribeClusterRequest, DescribeClusterResponse, GetServerInfoRequest, GetServerInfoResponse, Node,
+    NodeRole, NodeState, ServerLimits,
 };
 
 /// What this version can do; clients look for a name, never for a version.

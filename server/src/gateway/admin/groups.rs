@@ -11,9 +11,9 @@ use super::super::offsets::{check_group, topic_name};
 use super::super::{Gateway, errors, retry};
 use super::paging;
 use crate::proto::{
-    DeleteGroupRequest, DeleteGroupResponse, DescribeGroupRequest, DescribeGroupResponse, GroupPartition, GroupState,
-    GroupSummary, ListGroupsRequest, ListGroupsResponse, OffsetReset, ResetOffsetsRequest, ResetOffsetsResponse,
-    StartPosition, reset_offsets_request,
+    DeleteGroupRequest, DeleteGroupResponse, DescribeGroupRequest, DescribeGroupResponse, GroupPartition,
+    GroupState, GroupSummary, ListGroupsRequest, ListGroupsResponse, OffsetReset, ResetOffsetsRequest,
+    ResetOffsetsResponse, StartPosition, reset_offsets_request,
 };
 use crate::storage_api::{
     CommitError, CommittedPosition, GroupDescription, OffsetQuery, OffsetToCommit, StorageError,
@@ -24,7 +24,10 @@ fn failed(error: StorageError) -> ApiError {
 }
 
 /// Lists groups in the order of their names.
-pub(super) async fn list(gateway: &Arc<Gateway>, request: ListGroupsRequest) -> Result<ListGroupsResponse, ApiError> {
+pub(super) async fn list(
+    gateway: &Arc<Gateway>,
+    request: ListGroupsRequest,
+) -> Result<ListGroupsResponse, ApiError> {
     let size = paging::page_size(request.page_size)?;
     let after = paging::parse("groups", &request.page_token)?.map(str::to_owned);
     let page = retry::until_available(gateway, || {
@@ -126,9 +129,9 @@ fn check_target(gateway: &Gateway, request: &ResetOffsetsRequest) -> Result<Targ
             Ok(StartPosition::Latest) => Ok(Target::Query(OffsetQuery::Latest)),
             _ => Err(ApiError::invalid("start", "must be START_POSITION_EARLIEST or START_POSITION_LATEST")),
         },
-        Some(Asked::Offset(offset)) => Offset::from_wire(*offset)
-            .map(Target::Exact)
-            .ok_or_else(|| ApiError::invalid("offset", format!("{offset} is negative; offsets count from 0"))),
+        Some(Asked::Offset(offset)) => Offset::from_wire(*offset).map(Target::Exact).ok_or_else(|| {
+            ApiError::invalid("offset", format!("{offset} is negative; offsets count from 0"))
+        }),
         Some(Asked::AppendTimeMs(time)) => TimestampMs::from_wire(*time)
             .map(|time| Target::Query(OffsetQuery::AppendTime(time)))
             .ok_or_else(|| ApiError::invalid("append_time_ms", format!("{time} is negative"))),
@@ -193,16 +196,20 @@ fn select(
             .collect()
     } else {
         let checked = request.partitions.iter().map(|partition| route.check_partition(*partition));
-        checked.map(|partition| partition.map(|partition| route.partition_id(partition))).collect::<Result<_, _>>()?
+        checked
+            .map(|partition| partition.map(|partition| route.partition_id(partition)))
+            .collect::<Result<_, _>>()?
     };
     let find = |partition| {
-        committed.iter().find(|position| position.partition == partition).cloned().unwrap_or(CommittedPosition {
-            partition,
-            offset: None,
-            leader_epoch: None,
-            metadata: String::new(),
-            commit_time: None,
-        })
+        committed.iter().find(|position| position.partition == partition).cloned().unwrap_or(
+            CommittedPosition {
+                partition,
+                offset: None,
+                leader_epoch: None,
+                metadata: String::new(),
+                commit_time: None,
+            },
+        )
     };
     Ok(named.into_iter().map(find).collect())
 }
@@ -214,7 +221,9 @@ async fn resolve(
 ) -> Result<Offset, ApiError> {
     let name = topic_name(gateway, position.partition);
     let refused = |error: StorageError| errors::storage_error(&name, &error);
-    let list = |query| retry::until_available(gateway, move || gateway.storage.list_offset(position.partition, query));
+    let list = |query| {
+        retry::until_available(gateway, move || gateway.storage.list_offset(position.partition, query))
+    };
     match target {
         Target::Query(query) => {
             let found = list(*query).await.map_err(refused)?;

@@ -16,11 +16,11 @@ use super::{Gateway, deadline, errors};
 use crate::proto::admin_service_server::AdminService;
 use crate::proto::{
     CreateTopicRequest, CreateTopicResponse, DeleteGroupRequest, DeleteGroupResponse, DeleteRecordsRequest,
-    DeleteRecordsResponse, DeleteTopicRequest, DeleteTopicResponse, DescribeClusterRequest, DescribeClusterResponse,
-    DescribeGroupRequest, DescribeGroupResponse, GetServerInfoRequest, GetServerInfoResponse, GetTopicRequest,
-    GetTopicResponse, ListGroupsRequest, ListGroupsResponse, ListTopicsRequest, ListTopicsResponse, ProduceRequest,
-    ResetOffsetsRequest, ResetOffsetsResponse, SkipDamagedRequest, SkipDamagedResponse, UpdateTopicRequest,
-    UpdateTopicResponse,
+    DeleteRecordsResponse, DeleteTopicRequest, DeleteTopicResponse, DescribeClusterRequest,
+    DescribeClusterResponse, DescribeGroupRequest, DescribeGroupResponse, GetServerInfoRequest,
+    GetServerInfoResponse, GetTopicRequest, GetTopicResponse, ListGroupsRequest, ListGroupsResponse,
+    ListTopicsRequest, ListTopicsResponse, ProduceRequest, ResetOffsetsRequest, ResetOffsetsResponse,
+    SkipDamagedRequest, SkipDamagedResponse, UpdateTopicRequest, UpdateTopicResponse,
 };
 
 /// The service over a gateway.
@@ -73,7 +73,9 @@ pub(super) fn command_error(topic: &str, error: &CommandError) -> ApiError {
         CommandError::Stopped => errors::draining(),
         CommandError::NotLeader { .. } | CommandError::Unknown | CommandError::Refused(_) => ApiError::new(
             ErrorReason::LeaderNotAvailable,
-            format!("the controller could not do it: {error}; look whether the change was made, and try again"),
+            format!(
+                "the controller could not do it: {error}; look whether the change was made, and try again"
+            ),
         ),
     }
 }
@@ -114,7 +116,10 @@ impl AdminService for AdminApi {
         serve!(self, request, topics::create)
     }
 
-    async fn get_topic(&self, request: Request<GetTopicRequest>) -> Result<Response<GetTopicResponse>, Status> {
+    async fn get_topic(
+        &self,
+        request: Request<GetTopicRequest>,
+    ) -> Result<Response<GetTopicResponse>, Status> {
         serve!(self, request, topics::get)
     }
 

@@ -43,7 +43,10 @@ pub(super) fn parse_number(list: &str, token: &str) -> Result<usize, ApiError> {
 }
 
 fn bad_token() -> ApiError {
-    ApiError::invalid("page_token", "is not a token of this list; send next_page_token as it came, or nothing")
+    ApiError::invalid(
+        "page_token",
+        "is not a token of this list; send next_page_token as it came, or nothing",
+    )
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use wharf_controller::{AlterTopicRequest, CreateTopicRequest as Create, DeleteTopicRequest as Delete, Validation};
+use wharf_controller::{
+    AlterTopicRequest, CreateTopicRequest as Create, DeleteTopicRequest as Delete, Validation,
+};
 use wharf_metadata::Topic;
 use wharf_proto::error::ApiError;
 use wharf_types::{NodeId, Offset, TopicConfigKey, TopicName, limits};
@@ -11,14 +13,17 @@ use super::super::routing::TopicRoute;
 use super::super::{Gateway, errors, retry};
 use super::{command_error, paging};
 use crate::proto::{
-    ConfigEntry, CreateTopicRequest, CreateTopicResponse, DamagedRange, DeleteRecordsRequest, DeleteRecordsResponse,
-    DeleteTopicRequest, DeleteTopicResponse, GetTopicRequest, GetTopicResponse, ListTopicsRequest,
-    ListTopicsResponse, PartitionInfo, RecordDeletionResult, SkipDamagedRequest, SkipDamagedResponse, TopicSummary,
-    UpdateTopicRequest, UpdateTopicResponse,
+    ConfigEntry, CreateTopicRequest, CreateTopicResponse, DamagedRange, DeleteRecordsRequest,
+    DeleteRecordsResponse, DeleteTopicRequest, DeleteTopicResponse, GetTopicRequest, GetTopicResponse,
+    ListTopicsRequest, ListTopicsResponse, PartitionInfo, RecordDeletionResult, SkipDamagedRequest,
+    SkipDamagedResponse, TopicSummary, UpdateTopicRequest, UpdateTopicResponse,
 };
 
 /// Creates a topic.
-pub(super) async fn create(gateway: &Gateway, request: CreateTopicRequest) -> Result<CreateTopicResponse, ApiError> {
+pub(super) async fn create(
+    gateway: &Gateway,
+    request: CreateTopicRequest,
+) -> Result<CreateTopicResponse, ApiError> {
     let name = TopicName::new(&request.topic).map_err(|error| errors::invalid_name("topic", &error))?;
     let partitions = count("partitions", request.partitions, limits::PARTITIONS_PER_TOPIC_MAX)?;
     let replication_factor =
@@ -39,10 +44,7 @@ pub(super) async fn create(gateway: &Gateway, request: CreateTopicRequest) -> Re
         // The creator's next call must find the topic.
         gateway.routing.update(&gateway.controller.image());
     }
-    Ok(CreateTopicResponse {
-        topic: Some(summary(&created.topic)),
-        config: config_entries(&created.topic),
-    })
+    Ok(CreateTopicResponse { topic: Some(summary(&created.topic)), config: config_entries(&created.topic) })
 }
 
 fn validation(validate_only: bool) -> Validation {
@@ -90,7 +92,10 @@ fn find(gateway: &Gateway, name: &str) -> Result<Arc<Topic>, ApiError> {
 }
 
 /// Shows a topic with a page of its partitions.
-pub(super) async fn get(gateway: &Arc<Gateway>, request: GetTopicRequest) -> Result<GetTopicResponse, ApiError> {
+pub(super) async fn get(
+    gateway: &Arc<Gateway>,
+    request: GetTopicRequest,
+) -> Result<GetTopicResponse, ApiError> {
     let size = paging::page_size(request.page_size)?;
     let first = paging::parse_number("partitions", &request.page_token)?;
     let topic = find(gateway, &request.topic)?;
@@ -99,8 +104,7 @@ pub(super) async fn get(gateway: &Arc<Gateway>, request: GetTopicRequest) -> Res
     for partition in all.iter().skip(first).take(size) {
         // A partition without a leader is shown without its offsets.
         let status = gateway.storage.partition_status(partition.id).await.ok();
-        let high_watermark =
-            status.as_ref().and_then(|status| status.high_watermark).map(Offset::to_wire);
+        let high_watermark = status.as_ref().and_then(|status| status.high_watermark).map(Offset::to_wire);
         partitions.push(PartitionInfo {
             partition: Some(partition.id.partition.to_wire()),
             leader: partition.leader.map(node_id),
@@ -134,7 +138,10 @@ fn damaged_range(range: &(Offset, Offset)) -> DamagedRange {
 }
 
 /// Lists topics in the order of their names.
-pub(super) async fn list(gateway: &Arc<Gateway>, request: ListTopicsRequest) -> Result<ListTopicsResponse, ApiError> {
+pub(super) async fn list(
+    gateway: &Arc<Gateway>,
+    request: ListTopicsRequest,
+) -> Result<ListTopicsResponse, ApiError> {
     let size = paging::page_size(request.page_size)?;
     let after = paging::parse("topics", &request.page_token)?;
     let image = gateway.controller.image();
@@ -242,7 +249,10 @@ pub(super) async fn delete_records(
     for (index, deletion) in request.partitions.iter().enumerate() {
         let partition = route.partition_id(route.check_partition(deletion.partition)?);
         let before = Offset::from_wire(deletion.before_offset).ok_or_else(|| {
-            ApiError::invalid(format!("partitions[{index}].before_offset"), "is negative; offsets count from 0")
+            ApiError::invalid(
+                format!("partitions[{index}].before_offset"),
+                "is negative; offsets count from 0",
+            )
         })?;
         checked.push((partition, before));
     }
@@ -255,11 +265,8 @@ pub(super) async fn delete_records(
     }
     let mut partitions = Vec::with_capacity(checked.len());
     for (partition, before) in checked {
-        let log_start = gateway
-            .storage
-            .delete_records(partition, before, request.validate_only)
-            .await
-            .map_err(failed)?;
+        let log_start =
+            gateway.storage.delete_records(partition, before, request.validate_only).await.map_err(failed)?;
         partitions.push(RecordDeletionResult {
             partition: Some(partition.partition.to_wire()),
             log_start_offset: Some(log_start.to_wire()),

@@ -17,10 +17,7 @@ pub(super) enum Spread {
         hashed: bool,
     },
     /// Records of several partitions: for each, the indexes of its records in order.
-    Several {
-        parts: Vec<(PartitionIndex, Vec<u32>)>,
-        hashed: bool,
-    },
+    Several { parts: Vec<(PartitionIndex, Vec<u32>)>, hashed: bool },
 }
 
 /// Computes the partitions: the one that the request names, else by key; keyless records follow the topic's sticky

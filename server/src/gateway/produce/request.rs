@@ -101,7 +101,15 @@ impl Submission {
             }
         };
         let hashed_over = |hashed: bool| hashed.then(|| route.partition_count());
-        let part = Part { records: &request.records, selection: None, producer, hashed_over: None, arrival_ms: now.to_wire(), fence, bytes: held };
+        let part = Part {
+            records: &request.records,
+            selection: None,
+            producer,
+            hashed_over: None,
+            arrival_ms: now.to_wire(),
+            fence,
+            bytes: held,
+        };
         let parts = match spread {
             Spread::One { partition, hashed } => {
                 let part = Part { hashed_over: hashed_over(hashed), ..part };
@@ -114,7 +122,8 @@ impl Submission {
                 let last = parts.len() - 1;
                 for (index, (partition, selection)) in parts.into_iter().enumerate() {
                     let records = selection.iter().filter_map(|&index| request.records.get(index as usize));
-                    let share = if index == last { rest } else { records.map(record_bytes).sum::<usize>().min(rest) };
+                    let share =
+                        if index == last { rest } else { records.map(record_bytes).sum::<usize>().min(rest) };
                     rest -= share;
                     let part = Part {
                         selection: Some(&selection),
@@ -133,7 +142,11 @@ impl Submission {
 }
 
 /// Pushes a part, waiting while its producer has too much unanswered on the partition (R10).
-async fn push(route: &TopicRoute, partition: PartitionIndex, part: &Part<'_>) -> oneshot::Receiver<PartResult> {
+async fn push(
+    route: &TopicRoute,
+    partition: PartitionIndex,
+    part: &Part<'_>,
+) -> oneshot::Receiver<PartResult> {
     loop {
         let Some(pipeline) = route.pipeline(partition) else {
             let (answer, receiver) = oneshot::channel();
@@ -278,7 +291,9 @@ fn check_acks(acks: i32) -> Result<Acks, ApiError> {
     match Acks::try_from(acks) {
         Ok(Acks::Unspecified) => Ok(Acks::All),
         Ok(acks) => Ok(acks),
-        Err(_) => Err(ApiError::invalid("acks", format!("{acks} is not one of ACKS_NONE, ACKS_LEADER, ACKS_ALL"))),
+        Err(_) => {
+            Err(ApiError::invalid("acks", format!("{acks} is not one of ACKS_NONE, ACKS_LEADER, ACKS_ALL")))
+        }
     }
 }
 
@@ -296,11 +311,7 @@ fn check_producer(gateway: &Gateway, request: &ProduceRequest) -> Result<Option<
         .map_err(|_| ApiError::invalid("producer.producer_epoch", "is negative"))?;
     let sequence = u64::try_from(producer.sequence)
         .map_err(|_| ApiError::invalid("producer.sequence", "is negative; it counts requests from 0"))?;
-    Ok(Some(SequenceKey {
-        producer_id,
-        epoch: ProducerEpoch::new(epoch),
-        sequence: Sequence::new(sequence),
-    }))
+    Ok(Some(SequenceKey { producer_id, epoch: ProducerEpoch::new(epoch), sequence: Sequence::new(sequence) }))
 }
 
 fn check_encoded_size(request: &ProduceRequest) -> Result<(), ApiError> {

@@ -64,9 +64,7 @@ struct Answers {
     ending: Option<Status>,
 }
 
-fn answers(
-    answers: Answers,
-) -> impl Stream<Item = Result<ProduceStreamResponse, Status>> + Send + 'static {
+fn answers(answers: Answers) -> impl Stream<Item = Result<ProduceStreamResponse, Status>> + Send + 'static {
     futures::stream::unfold(answers, |mut answers| async move {
         loop {
             match answers.awaited.recv().await {

@@ -52,7 +52,8 @@ pub(super) async fn load(
     partition: &Arc<Partition>,
 ) -> Result<GroupShard, LoadError> {
     let mut committed = partition.watch_high_watermark();
-    let end = committed.wait_for(Option::is_some).await.map_err(|_| LoadError::ShuttingDown)?.unwrap_or_default();
+    let end =
+        committed.wait_for(Option::is_some).await.map_err(|_| LoadError::ShuttingDown)?.unwrap_or_default();
     // What the rows claim to end with is compared with the log.
     let index = partition.id().partition;
     let last = store.meta(index).and_then(|meta| meta.applied.previous());

@@ -44,7 +44,9 @@ pub(crate) struct Coordinator {
 
 /// The `__offsets` partition of a group.
 pub(crate) fn shard_of(group: &GroupName) -> PartitionIndex {
-    PartitionIndex::new((murmur2(group.as_str().as_bytes()) & 0x7fff_ffff) % limits::INTERNAL_TOPIC_PARTITIONS)
+    PartitionIndex::new(
+        (murmur2(group.as_str().as_bytes()) & 0x7fff_ffff) % limits::INTERNAL_TOPIC_PARTITIONS,
+    )
 }
 
 impl Coordinator {
@@ -65,13 +67,8 @@ impl Coordinator {
         }
         let (requests, waiting) = mpsc::channel(REQUESTS_WAITING_MAX);
         let view = Arc::new(ShardView::default());
-        let task = run_shard(
-            Arc::clone(&self.node),
-            Arc::clone(&self.store),
-            partition,
-            Arc::clone(&view),
-            waiting,
-        );
+        let task =
+            run_shard(Arc::clone(&self.node), Arc::clone(&self.store), partition, Arc::clone(&view), waiting);
         self.node.tasks.spawn_on(task, &self.node.runtime);
         shards.insert(index, ShardHandle { requests, view });
     }
@@ -96,7 +93,11 @@ impl Coordinator {
         self.change(&commit.group.clone(), Change::Commit(commit)).await
     }
 
-    pub(crate) async fn reset(&self, group: GroupName, offsets: Vec<OffsetToCommit>) -> Result<(), CommitError> {
+    pub(crate) async fn reset(
+        &self,
+        group: GroupName,
+        offsets: Vec<OffsetToCommit>,
+    ) -> Result<(), CommitError> {
         self.change(&group.clone(), Change::Reset { group, offsets }).await
     }
 
@@ -123,7 +124,10 @@ impl Coordinator {
 
     fn view(&self, group: &GroupName) -> Result<Arc<ShardView>, StorageError> {
         let shards = self.shards.read();
-        shards.get(&shard_of(group)).map(|shard| Arc::clone(&shard.view)).ok_or(StorageError::CoordinatorLoading)
+        shards
+            .get(&shard_of(group))
+            .map(|shard| Arc::clone(&shard.view))
+            .ok_or(StorageError::CoordinatorLoading)
     }
 
     pub(crate) fn committed(
@@ -215,4 +219,3 @@ fn position(partition: TopicPartition, committed: &wharf_coordinator::Committed)
         commit_time: Some(at.commit_time),
     }
 }
-

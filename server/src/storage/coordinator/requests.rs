@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use wharf_coordinator::{
-    CommitMember, CommitRequest, CommitSequence, DeleteGroupError, GroupShard, MemberEpoch, OffsetCommit, OffsetReset,
-    Record, ResetError,
+    CommitMember, CommitRequest, CommitSequence, DeleteGroupError, GroupShard, MemberEpoch, OffsetCommit,
+    OffsetReset, Record, ResetError,
 };
 use wharf_types::{GroupName, TimestampMs, TopicId};
 

@@ -199,7 +199,11 @@ impl Shard {
             leader_epoch: self.partition.leader_epoch().unwrap_or_default(),
             hashed_over: None,
             // A generation for each batch: the shard sends the next one only after the answer.
-            pipeline: PipelinePosition { gateway: self.node.incarnation, generation: self.generation, index: 0 },
+            pipeline: PipelinePosition {
+                gateway: self.node.incarnation,
+                generation: self.generation,
+                index: 0,
+            },
             batch,
         };
         self.generation += 1;
@@ -264,4 +268,3 @@ impl Shard {
         }
     }
 }
-

@@ -33,7 +33,8 @@ impl Shard {
                 let synced = self.node.io.run(move || store.sync()).await;
                 match synced {
                     Ok(Ok(())) => {
-                        let advanced = self.partition.with_log(move |log| log.advance_log_start(new_start)).await;
+                        let advanced =
+                            self.partition.with_log(move |log| log.advance_log_start(new_start)).await;
                         match advanced {
                             Ok(Ok(Ok(()))) => {
                                 tracing::info!(partition = %self.partition.id(), log_start = %new_start, "the offsets log was truncated");

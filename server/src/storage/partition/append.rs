@@ -9,7 +9,9 @@ use wharf_types::{FlushPolicy, LeaderEpoch, Offset, TimestampMs};
 
 use super::inbox::Job;
 use super::{Partition, State};
-use crate::storage_api::{AppendFailure, AppendReply, AppendRequest, PipelinePosition, StorageError, is_final};
+use crate::storage_api::{
+    AppendFailure, AppendReply, AppendRequest, PipelinePosition, StorageError, is_final,
+};
 
 /// Gateways whose pipelines a partition remembers; the one unheard of longest goes first.
 const PIPELINES_MAX: usize = 1_024;
@@ -204,7 +206,7 @@ impl Partition {
         Ok(())
     }
 
-    fn append_failed(&self, state: &mut State, error: AppendError) -> StorageError {
+    pub(super) fn append_failed(&self, state: &mut State, error: AppendError) -> StorageError {
         match error {
             AppendError::StorageFull { .. } => self.node.disk.found_full(),
             error => {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use wharf_log::checkpoint::CheckpointEntry;
-use wharf_log::log::{LogConfig, LogError};
-use wharf_types::{FlushPolicy, LeaderEpoch, Offset};
+use wharf_log::log::{LeaderAppend, LogConfig, LogError};
+use wharf_types::{FlushPolicy, LeaderEpoch, Offset, TimestampMs};
 
+use super::super::wall_clock_guard::ClockState;
 use super::inbox::Job;
 use super::{Partition, State, TopicSettings};
 use crate::storage_api::StorageError;
@@ -54,19 +55,20 @@ impl Partition {
         }
     }
 
-    /// Rolls, deletes old segments and expires producers, in the partition's turn.
-    pub(crate) fn maintain(self: &Arc<Self>) -> oneshot::Receiver<()> {
+    /// Rolls, expires producers and, while the wall clock can be believed, deletes old segments; in the partition's
+    /// turn.
+    pub(crate) fn maintain(self: &Arc<Self>, clock: ClockState) -> oneshot::Receiver<()> {
         let (done, receiver) = oneshot::channel();
         let partition = Arc::clone(self);
         self.submit(Job::Work(Box::new(move |state| {
-            partition.maintain_now(state);
+            partition.maintain_now(state, clock);
             // The housekeeper may have stopped waiting.
             drop(done.send(()));
         })));
         receiver
     }
 
-    fn maintain_now(&self, state: &mut State) {
+    fn maintain_now(&self, state: &mut State, clock: ClockState) {
         if state.closed || state.leading.is_none() || state.log.is_poisoned() {
             return;
         }
@@ -76,6 +78,10 @@ impl Partition {
             Ok(rolled) => state.rolled |= rolled,
             Err(error) => return self.log_failed(state, &error),
         }
+        self.expire_producers(state, now);
+        if !clock.is_steady() {
+            return;
+        }
         match state.log.apply_retention(now, bound) {
             Ok(report) if report.segments > 0 => tracing::info!(
                 partition = %self.id, segments = report.segments, bytes = report.bytes,
@@ -83,6 +89,14 @@ impl Partition {
             ),
             Ok(_) => {}
             Err(error) => self.log_failed(state, &error),
+        }
+    }
+
+    fn expire_producers(&self, state: &mut State, now: TimestampMs) {
+        let Some(leader_epoch) = state.leading else { return };
+        let context = LeaderAppend { leader_epoch, high_watermark: state.log.high_watermark(), now };
+        if let Err(error) = state.log.expire_idle_producers(self.node.started.elapsed(), &context) {
+            self.append_failed(state, error);
         }
     }
 

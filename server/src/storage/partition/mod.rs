@@ -140,7 +140,8 @@ impl Partition {
     ) -> oneshot::Receiver<Result<T, StorageError>> {
         let (sender, receiver) = oneshot::channel();
         self.submit(inbox::Job::Work(Box::new(move |state: &mut State| {
-            let result = if state.closed { Err(StorageError::ShuttingDown) } else { Ok(work(&mut state.log)) };
+            let result =
+                if state.closed { Err(StorageError::ShuttingDown) } else { Ok(work(&mut state.log)) };
             // Whoever asked may be gone; the work is done all the same.
             drop(sender.send(result));
         })));

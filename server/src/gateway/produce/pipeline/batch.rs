@@ -1,7 +1,9 @@
 //! Batches on their way: open, closed, sent.
 
 use tokio::sync::oneshot;
-use wharf_log::batch::{BatchBuilder, BatchError, EntrySource, HeaderView, RecordView, RequestEntry, UnsealedBatch};
+use wharf_log::batch::{
+    BatchBuilder, BatchError, EntrySource, HeaderView, RecordView, RequestEntry, UnsealedBatch,
+};
 use wharf_types::{Compression, ProducerEpoch, ProducerId, Sequence, TimestampMs};
 
 use std::sync::Arc;
@@ -71,11 +73,10 @@ impl OpenBatch {
     /// Whether the part can join. All producer-less records of a batch are one entry, so they must be neighbours;
     /// keys hashed over different partition counts do not mix.
     pub(super) fn accepts(&self, part: &Part<'_>) -> bool {
-        let neighbours = part.producer.is_some()
-            || self.gateway_entry.is_none_or(|entry| entry + 1 == self.entries.len());
-        let same_count = part.hashed_over.is_none()
-            || self.hashed_over.is_none()
-            || self.hashed_over == part.hashed_over;
+        let neighbours =
+            part.producer.is_some() || self.gateway_entry.is_none_or(|entry| entry + 1 == self.entries.len());
+        let same_count =
+            part.hashed_over.is_none() || self.hashed_over.is_none() || self.hashed_over == part.hashed_over;
         let room = self.builder.payload_bytes() + part.bytes
             <= super::BATCH_BYTES_TARGET.max(part.bytes).max(self.builder.payload_bytes() + 1);
         neighbours && same_count && room && self.requests.len() < REQUESTS_PER_BATCH_MAX
@@ -130,8 +131,7 @@ impl OpenBatch {
     }
 
     fn push_record(&mut self, record: &Record, arrival_ms: i64) {
-        let timestamp =
-            TimestampMs::from_wire(record.timestamp_ms.unwrap_or(arrival_ms)).unwrap_or_default();
+        let timestamp = TimestampMs::from_wire(record.timestamp_ms.unwrap_or(arrival_ms)).unwrap_or_default();
         let (key, value) = (record_key(record), record_value(record));
         if record.headers.is_empty() {
             let view = RecordView { key, value, headers: &[], timestamp };

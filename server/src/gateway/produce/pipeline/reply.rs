@@ -106,7 +106,8 @@ impl PartitionPipeline {
             self.refuse(state, requests, &ProduceError::GaveUp);
             return None;
         }
-        let fenced = |request: &BatchedRequest| request.fence.as_ref().is_some_and(|fence| fence.has_failed());
+        let fenced =
+            |request: &BatchedRequest| request.fence.as_ref().is_some_and(|fence| fence.has_failed());
         if !requests.requests.iter().any(fenced) {
             return Some(ClosedBatch { batch, requests });
         }
