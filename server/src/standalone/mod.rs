@@ -15,7 +15,7 @@ use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use wharf_controller::{Controller, ControllerConfig, ControllerHandle, NoTransport, SyncMode};
+use wharf_controller::{Bootstrap, Controller, ControllerConfig, ControllerHandle, NoTransport, SyncMode};
 use wharf_log::data_dir::DataDir;
 use wharf_log::vfs::{PowerLossVfs, RealVfs, Vfs};
 use wharf_types::NodeId;
@@ -102,6 +102,10 @@ impl Server {
         let metrics = ServerMetrics::new()?;
         let failed = CancellationToken::new();
         let mut controller_config = ControllerConfig::new(&config.data_dir, NODE_ID);
+        if !data_dir.partitions().is_empty() {
+            // Partitions without a controller store are not a first start: an empty store would hide their topics.
+            controller_config.bootstrap = Bootstrap::Refuse;
+        }
         if config.test_power_loss {
             controller_config.sync_mode = SyncMode::PowerLossTest;
         }

@@ -128,12 +128,19 @@ impl StorageNode {
         if let Some(damaged) = &opened.damaged {
             tracing::warn!(error = %damaged.error, moved_to = %damaged.moved_to.display(), "the offsets store was damaged; it is rebuilt from the log");
         }
+        let log_dirs = vec![wharf_metadata::LogDirId::from_bytes(dir_id)];
+        if let Some(known) = controller.image().node(config.node_id)
+            && known.log_dirs != log_dirs
+        {
+            // The directory was replaced. Its lock is held, so nobody else serves under the old session.
+            controller.fence_node(config.node_id, known.broker_epoch).await?;
+        }
         let broker_epoch = controller
             .register_storage(Registration {
                 node_id: config.node_id,
                 incarnation: wharf_metadata::Incarnation::from_bytes(incarnation.to_be_bytes()),
                 marker: data_dir.clean_marker(),
-                log_dirs: vec![wharf_metadata::LogDirId::from_bytes(dir_id)],
+                log_dirs,
                 rack: config.rack.clone(),
                 advertised_address: config.advertised_address.clone(),
                 boot_id,

@@ -1,7 +1,7 @@
 //! Flushes: the disk's work happens outside of the partition's lock.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use wharf_log::flush::FlushTarget;
 use wharf_types::FlushPolicy;
@@ -21,7 +21,26 @@ impl FlushTarget for Partition {
         &self.flush_queued
     }
 
+    /// One flush of a log at a time: what is appended meanwhile shares the next one, which makes the groups of a group
+    /// commit large.
     fn flush(&self) {
+        self.flush_wanted.store(true, Ordering::SeqCst);
+        while let Some(running) = self.flush_running.try_lock() {
+            let wanted = self.flush_wanted.swap(false, Ordering::SeqCst);
+            if wanted {
+                self.flush_once();
+            }
+            drop(running);
+            // Whoever could not take the lock has left its wish before trying, so it is seen here.
+            if !self.flush_wanted.load(Ordering::SeqCst) {
+                return;
+            }
+        }
+    }
+}
+
+impl Partition {
+    fn flush_once(&self) {
         let job = {
             let mut state = self.state.lock();
             match state.log.begin_flush() {

@@ -59,6 +59,10 @@ pub(crate) struct Partition {
     /// The epoch in which this replica leads; [`NOT_LEADING`] while it does not.
     leader_epoch: AtomicU32,
     flush_queued: AtomicBool,
+    /// Held while a flush runs.
+    flush_running: Mutex<()>,
+    /// Set by whoever wants another flush.
+    flush_wanted: AtomicBool,
     failed: AtomicBool,
 }
 
@@ -103,6 +107,8 @@ impl Partition {
             high_watermark: watch::Sender::new(None),
             leader_epoch: AtomicU32::new(NOT_LEADING),
             flush_queued: AtomicBool::new(false),
+            flush_running: Mutex::new(()),
+            flush_wanted: AtomicBool::new(false),
             failed: AtomicBool::new(false),
         })
     }
