@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use wharf_metadata::{Image, Topic};
@@ -22,11 +23,21 @@ pub(crate) struct TopicRoute {
     pub(crate) config: Arc<TopicConfig>,
     pub(crate) pipelines: Vec<Arc<PartitionPipeline>>,
     sticky: Arc<Sticky>,
+    /// The partition count before the topic last grew, and when this gateway saw it grow.
+    grown: Option<(u32, Instant)>,
 }
+
+/// How long after growth a retry may still mean the old partition count (R10).
+const GROWTH_REMEMBERED: Duration = Duration::from_secs(600);
 
 impl TopicRoute {
     pub(crate) fn partition_count(&self) -> u32 {
         u32::try_from(self.pipelines.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The partition count before a growth that retries may not know of yet.
+    pub(crate) fn count_before_growth(&self) -> Option<u32> {
+        self.grown.filter(|(_, seen)| seen.elapsed() < GROWTH_REMEMBERED).map(|(count, _)| count)
     }
 
     pub(crate) fn partition_id(&self, partition: PartitionIndex) -> TopicPartition {
@@ -164,6 +175,10 @@ impl RoutingTable {
             name: topic.name.clone(),
             config: Arc::clone(&topic.config),
             pipelines: topic.partitions().iter().enumerate().map(pipeline).collect(),
+            grown: before.and_then(|before| {
+                let grew = before.pipelines.len() < topic.partitions().len();
+                if grew { Some((before.partition_count(), Instant::now())) } else { before.grown }
+            }),
             sticky: before.map_or_else(Arc::default, |before| Arc::clone(&before.sticky)),
         })
     }

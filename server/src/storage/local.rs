@@ -6,7 +6,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use wharf_types::{GroupName, LeaderEpoch, Offset, TopicPartition, limits};
+use wharf_types::{
+    GroupName, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TopicPartition, limits,
+};
 
 use super::node::StorageNode;
 use super::partition::{Partition, ReadPlan};
@@ -131,6 +133,20 @@ impl StorageApi for LocalStorage {
 
     fn has_keyed_records(&self, partition: TopicPartition) -> BoxFuture<'static, Result<bool, StorageError>> {
         self.on_partition(partition, |partition| async move { has_keyed_records(&partition).await })
+    }
+
+    fn remembers(
+        &self,
+        partition: TopicPartition,
+        producer_id: ProducerId,
+        epoch: ProducerEpoch,
+        sequence: Sequence,
+    ) -> BoxFuture<'static, Result<bool, StorageError>> {
+        self.on_partition(partition, move |partition| {
+            let found = partition
+                .with_log(move |log| log.producer_states().find(producer_id, epoch, sequence).is_some());
+            answered(found)
+        })
     }
 
     fn commit(&self, commit: GroupCommit) -> BoxFuture<'static, Result<(), CommitError>> {

@@ -18,7 +18,7 @@ mod read;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use wharf_types::{GroupName, LeaderEpoch, Offset, TopicPartition};
+use wharf_types::{GroupName, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TopicPartition};
 
 pub use append::{AppendFailure, AppendReply, AppendRequest, PipelinePosition, is_final};
 pub use error::StorageError;
@@ -75,6 +75,15 @@ pub trait StorageApi: Send + Sync + 'static {
 
     /// Whether the partition holds a record with a key, which growing its topic would remap.
     fn has_keyed_records(&self, partition: TopicPartition) -> BoxFuture<'static, Result<bool, StorageError>>;
+
+    /// Whether the partition remembers this request of a producer, which a topic's growth may have moved (R10).
+    fn remembers(
+        &self,
+        partition: TopicPartition,
+        producer_id: ProducerId,
+        epoch: ProducerEpoch,
+        sequence: Sequence,
+    ) -> BoxFuture<'static, Result<bool, StorageError>>;
 
     /// Commits offsets of a group at its coordinator; answered once they are durable and visible (R14).
     fn commit(&self, commit: GroupCommit) -> BoxFuture<'static, Result<(), CommitError>>;

@@ -20,8 +20,8 @@ pub(super) enum Spread {
     Several { parts: Vec<(PartitionIndex, Vec<u32>)>, hashed: bool },
 }
 
-/// Computes the partitions: the one that the request names, else by key; keyless records follow the topic's sticky
-/// partition, or the producer's sequence, so that a retry meets its first try.
+/// Computes the partitions over `count` of them: the one that the request names, else by key; keyless records follow
+/// the topic's sticky partition, or the producer's sequence, so that a retry meets its first try.
 ///
 /// # Errors
 /// As [`TopicRoute::check_partition`].
@@ -29,13 +29,13 @@ pub(super) fn spread(
     route: &TopicRoute,
     request: &ProduceRequest,
     producer: Option<SequenceKey>,
+    count: u32,
     now: TimestampMs,
 ) -> Result<Spread, ApiError> {
     if let Some(partition) = request.partition {
         let partition = route.check_partition(partition)?;
         return Ok(Spread::One { partition, hashed: false });
     }
-    let count = route.partition_count();
     let keyless = match producer {
         Some(key) => partition_for_sequence(key, count),
         None => route.sticky_partition(now),
@@ -72,6 +72,24 @@ pub(super) fn spread(
         Ok(Spread::One { partition: first_partition, hashed })
     } else {
         Ok(Spread::Several { parts, hashed })
+    }
+}
+
+impl Spread {
+    /// The same places, for leaders that know another partition count.
+    pub(super) fn without_hash(self) -> Self {
+        match self {
+            Spread::One { partition, .. } => Spread::One { partition, hashed: false },
+            Spread::Several { parts, .. } => Spread::Several { parts, hashed: false },
+        }
+    }
+
+    /// The partitions that the request touches.
+    pub(super) fn partitions(&self) -> Vec<PartitionIndex> {
+        match self {
+            Spread::One { partition, .. } => vec![*partition],
+            Spread::Several { parts, .. } => parts.iter().map(|(partition, _)| *partition).collect(),
+        }
     }
 }
 

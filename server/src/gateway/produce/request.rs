@@ -6,7 +6,7 @@ use futures::future::join_all;
 use tokio::sync::oneshot;
 use wharf_proto::error::{ApiError, Applied};
 use wharf_proto::v1::ErrorReason;
-use wharf_types::{PartitionIndex, ProducerEpoch, ProducerId, Sequence, TopicConfig, limits};
+use wharf_types::{PartitionIndex, ProducerEpoch, ProducerId, Sequence, TimestampMs, TopicConfig, limits};
 
 use super::fence::StreamFence;
 use super::partitioning::{Spread, spread};
@@ -93,7 +93,7 @@ impl Submission {
         let Submission { route, request, producer, acks, bytes } = self;
         let held = bytes + REQUEST_OVERHEAD_BYTES;
         let now = gateway.clock.now();
-        let spread = match spread(&route, &request, producer, now) {
+        let spread = match place_request(gateway, &route, &request, producer, now).await {
             Ok(spread) => spread,
             Err(error) => {
                 gateway.pipelines.budget.release(held);
@@ -139,6 +139,28 @@ impl Submission {
         };
         Ok(PendingProduce { route, acks, record_count: request.records.len(), parts })
     }
+}
+
+/// Chooses the partitions. For a while after the topic has grown, a sequenced request that the old count's partitions
+/// remember goes there again, to meet its first try (R10).
+async fn place_request(
+    gateway: &Gateway,
+    route: &TopicRoute,
+    request: &ProduceRequest,
+    producer: Option<SequenceKey>,
+    now: TimestampMs,
+) -> Result<Spread, ApiError> {
+    if let (Some(key), Some(old_count), None) = (producer, route.count_before_growth(), request.partition) {
+        let old = spread(route, request, producer, old_count, now)?;
+        for partition in old.partitions() {
+            let id = route.partition_id(partition);
+            let known = gateway.storage.remembers(id, key.producer_id, key.epoch, key.sequence).await;
+            if known.map_err(|error| errors::storage_error(&route.name, &error))? {
+                return Ok(old.without_hash());
+            }
+        }
+    }
+    spread(route, request, producer, route.partition_count(), now)
 }
 
 /// Pushes a part, waiting while its producer has too much unanswered on the partition (R10).
