@@ -164,7 +164,7 @@ pub(crate) fn tmp_path(path: &Path) -> PathBuf {
 
 /// The directory of a file.
 pub(crate) fn parent(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new("."))
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]

@@ -85,11 +85,7 @@ impl DataDir {
     /// [`DataDirError`].
     pub fn open(vfs: Arc<dyn Vfs>, path: &Path) -> Result<DataDir, DataDirError> {
         let failed = |doing| move |source| DataDirError::Io { doing, path: path.to_owned(), source };
-        for part in [path.to_owned(), path.join(PARTITIONS_DIR), path.join(TRASH_DIR)] {
-            vfs.create_dir_all(&part).map_err(failed("creating directories"))?;
-        }
-        vfs.sync_dir(path).map_err(failed("creating directories"))?;
-        vfs.sync_dir(framed::parent(path)).map_err(failed("creating directories"))?;
+        create_dirs(&*vfs, path).map_err(failed("creating directories"))?;
         let lock = vfs.lock_dir(path).map_err(|source| match source.kind() {
             io::ErrorKind::WouldBlock => DataDirError::Locked { path: path.to_owned() },
             _ => failed("locking")(source),
@@ -220,6 +216,22 @@ impl DataDir {
     fn failed(&self, doing: &'static str, source: io::Error) -> DataDirError {
         DataDirError::Io { doing, path: self.path.clone(), source }
     }
+}
+
+/// Creates the directory with what belongs into it, and makes the names durable, those of new parents too.
+fn create_dirs(vfs: &dyn Vfs, path: &Path) -> io::Result<()> {
+    let mut missing = Vec::new();
+    for part in path.ancestors().filter(|part| !part.as_os_str().is_empty()) {
+        if vfs.exists(part)? {
+            break;
+        }
+        missing.push(part);
+    }
+    for part in [path.to_owned(), path.join(PARTITIONS_DIR), path.join(TRASH_DIR)] {
+        vfs.create_dir_all(&part)?;
+    }
+    vfs.sync_dir(path)?;
+    missing.iter().try_for_each(|part| vfs.sync_dir(framed::parent(part)))
 }
 
 /// The partition whose directory has this name.

@@ -61,6 +61,10 @@ impl Opening<'_> {
         let mut scanner = Scanner::new(vfs, partition, (expected, append_time), &known, explains_hole);
         for (number, segment) in segments[at..].iter().enumerate() {
             scanner.scan(segment, if number == 0 { position } else { 0 }).map_err(failed)?;
+            let is_closed = at + number + 1 < segments.len();
+            if is_closed && let Some(file) = segment.index().seal(&*self.vfs).map_err(failed)? {
+                file.sync_data().map_err(failed)?;
+            }
         }
         let mut scan = scanner.finish();
         let segments_from = segments[at].base_offset();

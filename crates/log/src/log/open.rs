@@ -146,7 +146,7 @@ impl Opening<'_> {
         self.drop_below_start(&manifest, &mut found)?;
         self.report.damaged = manifest.damaged.clone();
         let durable_end = self.make_durable(&found)?;
-        let epochs = self.load_epochs(&found)?;
+        let epochs = self.load_epochs(&found, manifest.log_start)?;
         let mut snapshots = names.snapshots;
         let producers = self.load_producers(&found, &manifest, &mut snapshots)?;
         let checkpoint = self.hint.checkpoint.unwrap_or_default();
@@ -272,7 +272,7 @@ impl Opening<'_> {
     }
 
     /// The leader epochs, checked against the log and rebuilt from it on doubt (T31).
-    fn load_epochs(&mut self, found: &Found) -> Result<EpochCache, LogError> {
+    fn load_epochs(&mut self, found: &Found, log_start: Offset) -> Result<EpochCache, LogError> {
         let path = self.dir.join(EPOCHS_FILE);
         let loaded = match framed::read_whole(&*self.vfs, &path) {
             Ok(None) => Some(EpochCache::new()),
@@ -288,7 +288,7 @@ impl Opening<'_> {
         });
         let last_epoch = rebuild::last_epoch(&self.vfs, self.partition, &found.segments)
             .map_err(|error| self.io("reading the last leader epoch", error))?;
-        let cache = trusted.filter(|cache| rebuild::epochs_agree(cache, found, last_epoch));
+        let cache = trusted.filter(|cache| rebuild::epochs_agree(cache, found, log_start, last_epoch));
         let cache = match cache {
             Some(cache) => cache,
             None => {

@@ -102,8 +102,10 @@ impl LogReader {
     /// [`ReadError::Io`] and [`ReadError::Corrupted`].
     pub fn offset_for_time(&self, time: TimestampMs) -> Result<Option<(Offset, TimestampMs)>, ReadError> {
         self.with_view(|view| {
-            let first = view.segments.partition_point(|segment| segment.last_append_time() < time);
-            for segment in &view.segments[first..] {
+            // An empty segment has no times to compare.
+            let is_candidate =
+                |segment: &&Arc<Segment>| segment.bytes() > 0 && segment.last_append_time() >= time;
+            for segment in view.segments.iter().filter(is_candidate) {
                 if let Some(header) = self.first_since(segment, time)? {
                     let offset = header.base_offset.max(view.log_start);
                     return Ok((offset < self.shared.log_end()).then_some((offset, header.append_time)));

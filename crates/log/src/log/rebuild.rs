@@ -32,12 +32,18 @@ pub(super) fn last_epoch(
 }
 
 /// Whether the cache says of every batch that was seen what its header says.
-pub(super) fn epochs_agree(cache: &EpochCache, found: &Found, last_epoch: Option<LeaderEpoch>) -> bool {
+pub(super) fn epochs_agree(
+    cache: &EpochCache,
+    found: &Found,
+    log_start: Offset,
+    last_epoch: Option<LeaderEpoch>,
+) -> bool {
     let last = found.log_end.previous().and_then(|offset| cache.epoch_at(offset));
-    if last_epoch.is_some_and(|epoch| last != Some(epoch)) {
+    if found.log_end > log_start && last_epoch.is_some_and(|epoch| last != Some(epoch)) {
         return false;
     }
-    found.epochs.iter().all(|seen| {
+    // What wrote offsets below the log start is no longer in the cache.
+    found.epochs.iter().filter(|seen| seen.entry.start >= log_start).all(|seen| {
         if seen.is_start {
             cache.entries().contains(&seen.entry)
         } else {

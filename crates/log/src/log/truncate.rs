@@ -15,7 +15,8 @@ impl Log {
     /// Cuts the log so that it ends at `cut` (R6): durable before it returns. A flush that is running changes nothing
     /// any more (T24). The caller has checked that nothing below the high watermark goes.
     ///
-    /// A cut inside of a batch removes the whole batch, so the log may end before `cut`; the new end is returned.
+    /// A cut inside of a batch removes the whole batch, so the log may end before `cut`, but never before its start;
+    /// the new end is returned.
     ///
     /// # Errors
     /// [`LogError::OutOfBounds`] outside of `[log start, log end]`; [`LogError::Io`] poisons the log.
@@ -126,19 +127,25 @@ impl Log {
     fn cut_segments(&mut self, cut: Offset) -> io::Result<Offset> {
         let vfs = Arc::clone(&self.shared.vfs);
         let segments = self.shared.view().segments.clone();
-        let kept = segments.partition_point(|segment| segment.base_offset() < cut);
+        let mut kept = segments.partition_point(|segment| segment.base_offset() < cut);
         let mut end = cut;
         let mut keep = None;
+        let mut removed_from = cut;
         if let Some(last) = kept.checked_sub(1).and_then(|at| segments.get(at)) {
             let last_end = self.end_below(last, cut)?;
             if last.next_offset() > cut {
                 end = last_end.next_offset;
             }
             keep = Some((Arc::clone(last), last_end));
+            if end < self.log_start_offset() {
+                // Nothing that can be read is left of the batch at the log start.
+                (keep, kept, removed_from) = (None, kept - 1, last.base_offset());
+                end = self.log_start_offset();
+            }
         }
         self.manifest.note_truncation(end);
         let announced = keep.as_ref().map(|(segment, end)| (segment.base_offset(), end.bytes));
-        self.manifest.pending = Pending::Truncate { cut, keep: announced };
+        self.manifest.pending = Pending::Truncate { cut: removed_from, keep: announced };
         self.manifest.damaged.retain(|range| range.from < end);
         self.manifest.store(&*vfs, &self.dir)?;
         for segment in segments.iter() {
