@@ -45,21 +45,22 @@ fn table(
     cluster: &v1::DescribeClusterResponse,
     on_terminal: bool,
 ) -> String {
-    let mut text = facts(&[
+    let mut pairs = vec![
         ("Cluster", cluster.cluster_id.clone()),
         ("Server version", server.version.clone()),
         ("Server time", rfc3339_wire(server.server_time_ms)),
         ("Controller", or_dash(cluster.controller_node_id)),
         ("Features", if server.features.is_empty() { "-".to_owned() } else { server.features.join(", ") }),
-    ]);
+    ];
     if let Some(limits) = &server.limits {
         let size = |bytes: i64| bytes_text(u64::try_from(bytes).unwrap_or(0));
-        text.push_str(&facts(&[
+        pairs.extend([
             ("Largest record", size(limits.record_bytes_max)),
             ("Largest produce request", size(limits.produce_request_bytes_max)),
             ("Largest response", size(limits.response_bytes_max)),
-        ]));
+        ]);
     }
+    let mut text = facts(&pairs);
     text.push('\n');
     text.push_str(&nodes(&cluster.nodes, on_terminal));
     text

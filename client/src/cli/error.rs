@@ -4,6 +4,7 @@ use std::io;
 
 use wharf_proto::v1::ErrorReason;
 
+use super::output::count_text;
 use crate::error::ClientError;
 use crate::producer::RequestFailure;
 
@@ -58,7 +59,7 @@ pub enum CliError {
         bytes_max: usize,
     },
     /// The topic has no such partition.
-    #[error("topic `{topic}` has {count} partitions, there is no partition {partition}")]
+    #[error("topic `{topic}` has {}, there is no partition {partition}", count_text(*count as u64, "partition"))]
     NoPartition {
         /// Topic.
         topic: String,
@@ -204,7 +205,7 @@ fn reason_hint(reason: ErrorReason) -> Option<String> {
         ErrorReason::OffsetOutOfRange => "`wharf topic describe` shows the offsets that are there",
         ErrorReason::Overloaded | ErrorReason::QuotaExceeded => "try again later or send less at once",
         ErrorReason::InvalidConfig => {
-            "`wharf topic describe` shows every name and value of an existing topic"
+            "`wharf topic describe TOPIC --all` shows every name and value of an existing topic"
         }
         _ => return None,
     };

@@ -191,7 +191,8 @@ async fn dispatch(verb: Verb, globals: &Globals) -> Result<(), CliError> {
 
 /// `error: ...` and, where somebody can do something about it, `hint: ...`, each one line.
 fn report(error: &CliError) {
-    if matches!(error, CliError::BrokenPipe) {
+    // Whoever closed the pipe or pressed Ctrl-C knows.
+    if matches!(error, CliError::BrokenPipe | CliError::Interrupted) {
         return;
     }
     let (red, dim, end) = if output::colour(std::io::stderr().is_terminal()) {

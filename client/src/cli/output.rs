@@ -1,5 +1,6 @@
 //! Results on stdout: tables, JSON, YAML.
 
+use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
@@ -144,6 +145,12 @@ pub(super) fn write_stdout(bytes: &[u8]) -> Result<(), CliError> {
 /// A value that may be absent.
 pub(super) fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// A count for people: `1 record`, `12 records`.
+pub(super) fn count_text(count: impl Display + PartialEq + From<u8>, word: &str) -> String {
+    let plural = if count == 1.into() { "" } else { "s" };
+    format!("{count} {word}{plural}")
 }
 
 /// Bytes for people: `1.5 MiB`.

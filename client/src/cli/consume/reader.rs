@@ -39,7 +39,7 @@ struct Fetched {
     outcome: Result<v1::FetchResponse, ClientError>,
 }
 
-type Fetch = Pin<Box<dyn Future<Output = Fetched>>>;
+type Fetch = Pin<Box<dyn Future<Output = Fetched> + Send>>;
 
 /// Reads partitions until each has reached its end.
 pub(super) struct Reader {
@@ -120,7 +120,7 @@ impl Reader {
             if failing_since.is_some() {
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
-            let outcome = if is_done(&cursor) {
+            let outcome = if starts_at_end(&cursor) {
                 Ok(v1::FetchResponse::default())
             } else {
                 cursor.fetcher.fetch(wait).await
@@ -236,6 +236,15 @@ struct Printed {
     leader_epoch: Option<i32>,
     /// A record was there that is not to be printed.
     stopped: bool,
+}
+
+/// Whether there is nothing to ask for. A start beyond the end is asked for: the server says whether there is such an offset.
+fn starts_at_end(cursor: &Cursor) -> bool {
+    match (cursor.stop, cursor.fetcher.position()) {
+        (Stop::Before(end), FetchPosition::Offset(next)) => next == end,
+        (Stop::Before(end), _) => end == Offset::ZERO,
+        _ => false,
+    }
 }
 
 /// Whether the next record to fetch is beyond the end already.

@@ -17,7 +17,7 @@ use wharf_types::limits::PRODUCER_UNANSWERED_MAX;
 
 use super::Globals;
 use super::error::CliError;
-use super::output::bytes_text;
+use super::output::{bytes_text, count_text};
 use super::progress::Progress;
 use super::text::{NameValue, Separator};
 use crate::client::Client;
@@ -159,7 +159,7 @@ pub(super) async fn run(args: ProduceArgs, globals: &Globals) -> Result<(), CliE
     // The reader has ended: the queue is closed only by its end.
     let read = read.await.unwrap_or(Err(CliError::Interrupted));
     if read.is_err() && acknowledged.records > 0 {
-        eprintln!("{} records before the failure were written", acknowledged.records);
+        eprintln!("note: all records before it were written: {}", acknowledged.records);
     }
     print_summary(&args, globals, acknowledged, &read?, started)
 }
@@ -268,10 +268,11 @@ fn print_summary(
             let rate = bytes_text((bytes as f64 / seconds) as u64);
             let skipped = match read.lines_skipped {
                 0 => String::new(),
-                count => format!(", {count} lines skipped"),
+                count => format!(", {} skipped", count_text(count, "line")),
             };
             format!(
-                "{records} records ({}) written to {} in {seconds:.2} s: {:.0} records/s, {rate}/s{skipped}\n",
+                "{} ({}) written to {} in {seconds:.2} s: {:.0} records/s, {rate}/s{skipped}\n",
+                count_text(records, "record"),
                 bytes_text(bytes),
                 args.topic,
                 records as f64 / seconds,

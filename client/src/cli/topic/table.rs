@@ -2,14 +2,13 @@
 
 use wharf_proto::v1;
 
-use super::super::output::{Align, Grid, bytes_text, facts, or_dash};
+use super::super::output::{Align, Grid, bytes_text, count_text, facts, or_dash};
 
 /// `12 partitions, 3 replicas`.
 pub(super) fn counts(topic: Option<&v1::TopicSummary>) -> String {
     let (partitions, replicas) =
         topic.map_or((0, 0), |topic| (topic.partition_count, topic.replication_factor));
-    let plural = |count: i32, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
-    format!("{}, {}", plural(partitions, "partition"), plural(replicas, "replica"))
+    format!("{}, {}", count_text(partitions, "partition"), count_text(replicas, "replica"))
 }
 
 pub(super) fn topics(topics: &[v1::TopicSummary], on_terminal: bool) -> String {
