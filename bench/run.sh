@@ -8,7 +8,7 @@
 #   ROUND_BYTES=1GiB   bytes of one measurement, at most 1.5 GiB
 #   UNARY_BYTES=64MiB  bytes of one measurement with single-record calls
 #   BENCH_DATA=DIR     where a data directory is made and removed again (default: the cache directory; not a tmpfs)
-#   SKIP_BUILD=1       take the binaries as they are
+#   SKIP_BUILD=1       take the binaries as they are; BENCH_WHARF and BENCH_BARE name others
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/env.sh
@@ -16,13 +16,13 @@ source scripts/env.sh
 ROUNDS=${ROUNDS:-3}
 ROUND_BYTES=${ROUND_BYTES:-1GiB}
 UNARY_BYTES=${UNARY_BYTES:-64MiB}
-WHARF_PORT=${WHARF_PORT:-17070}
-OPS_PORT=${OPS_PORT:-17080}
-BARE_PORT=${BARE_PORT:-17170}
-wharf_endpoint=127.0.0.1:$WHARF_PORT
-bare_endpoint=127.0.0.1:$BARE_PORT
-wharf=$CARGO_TARGET_DIR/release/wharf
-bare=$CARGO_TARGET_DIR/release/wharf-bench-bare
+port=${BENCH_PORT:-17070}
+ops_port=${BENCH_OPS_PORT:-17080}
+bare_port=${BENCH_BARE_PORT:-17170}
+wharf_endpoint=127.0.0.1:$port
+bare_endpoint=127.0.0.1:$bare_port
+wharf=${BENCH_WHARF:-$CARGO_TARGET_DIR/release/wharf}
+bare=${BENCH_BARE:-$CARGO_TARGET_DIR/release/wharf-bench-bare}
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }
@@ -76,7 +76,7 @@ milliseconds() { date +%s%3N; }
 # Waits until `/readyz` answers 200, and says after how many milliseconds since the start it did.
 await_ready() {
   local started=$1 limit_ms=${2:-120000}
-  until curl -fsS -o /dev/null "http://127.0.0.1:$OPS_PORT/readyz" 2>/dev/null; do
+  until curl -fsS -o /dev/null "http://127.0.0.1:$ops_port/readyz" 2>/dev/null; do
     alive "$wharf_pid" || { tail -20 "$work/wharf.log" >&2; die "wharf has ended"; }
     (($(milliseconds) - started < limit_ms)) || die "wharf is not ready after $limit_ms ms"
     sleep 0.01
@@ -85,7 +85,7 @@ await_ready() {
 }
 
 spawn_wharf() {
-  "$wharf" standalone --data-dir "$work/$1" --listen "$wharf_endpoint" --ops-listen "127.0.0.1:$OPS_PORT" \
+  "$wharf" standalone --data-dir "$work/$1" --listen "$wharf_endpoint" --ops-listen "127.0.0.1:$ops_port" \
     >>"$work/wharf.log" 2>&1 &
   wharf_pid=$!
 }
@@ -99,7 +99,7 @@ start_bare() {
   local started
   started=$(milliseconds)
   until grep -q '^listening' "$work/bare.log"; do
-    alive "$bare_pid" || die "the bare server has ended"
+    alive "$bare_pid" || { cat "$work/bare.log" >&2; die "the bare server has ended"; }
     (($(milliseconds) - started < 10000)) || die "the bare server does not start"
     sleep 0.01
   done
@@ -107,7 +107,7 @@ start_bare() {
 
 bench() { "$wharf" bench "$@" -o json; }
 metric() {
-  curl -fsS "http://127.0.0.1:$OPS_PORT/metrics" |
+  curl -fsS "http://127.0.0.1:$ops_port/metrics" |
     awk -v name="$1" '{ split($1, part, "{"); if (part[1] == name) { sum += $2; found = 1 } } END { if (!found) exit 1; printf "%.0f\n", sum }' ||
     die "the metric $1 is missing"
 }
