@@ -93,8 +93,8 @@ fuzz: prepare ## run the fuzz targets (FUZZ_SECONDS each, FUZZ_TARGETS to choose
 	@scripts/fuzz.sh "$(FUZZ_SECONDS)" $(FUZZ_TARGETS)
 
 .PHONY: bench
-bench: prepare ## measure the release build beside a bare server (BENCH; see bench/README.md)
-	@bench/run.sh $(BENCH)
+bench: prepare ## measure the release build against bare limits (BENCH_ARGS)
+	@bench/run.sh $(BENCH_ARGS)
 
 .PHONY: crash-states
 crash-states: prepare ## enumerate crash states of the log, the long way
