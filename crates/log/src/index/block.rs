@@ -24,13 +24,13 @@ const VERSION: u16 = 1;
 
 /// Where one batch of a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IndexEntry {
+pub(crate) struct IndexEntry {
     /// The batch's base offset, relative to the segment's.
-    pub relative_offset: u32,
+    pub(crate) relative_offset: u32,
     /// The batch's first byte in the segment file.
-    pub position: u32,
+    pub(crate) position: u32,
     /// When the leader appended the batch.
-    pub append_time: TimestampMs,
+    pub(crate) append_time: TimestampMs,
 }
 
 /// The block's bytes, ready to be written.

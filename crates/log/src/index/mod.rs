@@ -22,7 +22,7 @@ use wharf_types::{Offset, TimestampMs};
 use self::block::{BLOCK_BYTES, ENTRIES_PER_BLOCK};
 use crate::vfs::{OpenMode, Vfs, VfsFile};
 
-pub use self::block::IndexEntry;
+pub(crate) use self::block::IndexEntry;
 
 /// Least distance of two indexed batches in a segment.
 pub(crate) const INDEX_INTERVAL_BYTES: u32 = 4096;
@@ -159,6 +159,11 @@ impl SegmentIndex {
             }
         }
         inner.file.as_ref().map_or(Ok(()), |file| file.sync_data())
+    }
+
+    /// Closes the file until the next lookup.
+    pub(crate) fn release(&self) {
+        self.inner.lock().file = None;
     }
 
     /// Opens the file, if there is one, so that readers survive the loss or the reuse of its name.

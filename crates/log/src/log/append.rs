@@ -252,6 +252,9 @@ impl Log {
             self.close_segment(closed)?;
         }
         self.take_snapshot()?;
+        let view = self.shared.view();
+        // The flush holds the handles that it needs.
+        view.segments.iter().for_each(|segment| segment.release());
         self.open_segment(base_offset)
     }
 

@@ -55,6 +55,9 @@ pub struct RecoveryReport {
     pub damaged: Vec<DamagedRange>,
     /// Whether the producer state is whole.
     pub producers: ProducerRecovery,
+    /// How far the last append time lies ahead of `now`, in milliseconds: the clock was wrong then or is now, and
+    /// retention by time waits until it has caught up.
+    pub append_time_ahead_ms: u64,
     /// Files that were damaged or missing and were rebuilt from the log.
     pub rebuilt: Vec<&'static str>,
 }
@@ -96,9 +99,9 @@ impl Log {
         hint: OpenHint,
         now: TimestampMs,
     ) -> Result<(Log, RecoveryReport), LogError> {
-        let _ = now;
         let mut opening = Opening { vfs, dir, partition, config, hint, report: RecoveryReport::default() };
         let log = opening.run()?;
+        opening.report.append_time_ahead_ms = log.last_append_time.since(now);
         Ok((log, opening.report))
     }
 }

@@ -23,11 +23,11 @@ use crate::batch::BatchHeader;
 use crate::index::{IndexEntry, SegmentIndex};
 use crate::vfs::{OpenMode, Vfs, VfsFile};
 
-pub(crate) use self::cursor::{BatchCursor, CursorError, FoundBatch, find_next_batch};
+pub(crate) use self::cursor::{BatchCursor, CursorError, find_next_batch};
 pub(crate) use self::names::{CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name, parse};
 
 /// One segment of a log. Written by the log's single writer, read by any number of readers.
-pub struct Segment {
+pub(crate) struct Segment {
     base_offset: Offset,
     path: PathBuf,
     index: SegmentIndex,
@@ -81,37 +81,36 @@ impl Segment {
 
     /// Offset in its name: that of its first batch.
     #[must_use]
-    pub fn base_offset(&self) -> Offset {
+    pub(crate) fn base_offset(&self) -> Offset {
         self.base_offset
     }
 
     /// The offset after its last batch.
     #[must_use]
-    pub fn next_offset(&self) -> Offset {
+    pub(crate) fn next_offset(&self) -> Offset {
         Offset::new(self.next_offset.load(Ordering::Acquire))
     }
 
     /// Length of its whole batches, in bytes.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Acquire)
     }
 
     /// When its first batch was appended; the epoch if it has none.
     #[must_use]
-    pub fn first_append_time(&self) -> TimestampMs {
+    pub(crate) fn first_append_time(&self) -> TimestampMs {
         TimestampMs::new(self.first_append_time.load(Ordering::Acquire))
     }
 
     /// When its last batch was appended; the epoch if it has none.
     #[must_use]
-    pub fn last_append_time(&self) -> TimestampMs {
+    pub(crate) fn last_append_time(&self) -> TimestampMs {
         TimestampMs::new(self.last_append_time.load(Ordering::Acquire))
     }
 
-    /// The segment file's path.
-    #[must_use]
-    pub fn path(&self) -> &Path {
+    #[cfg(test)]
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -128,6 +127,12 @@ impl Segment {
         let opened = vfs.open(&self.path, OpenMode::ReadWrite)?;
         *file = Some(Arc::clone(&opened));
         Ok(opened)
+    }
+
+    /// Closes the file until it is next read, so that old segments hold no descriptors.
+    pub(crate) fn release(&self) {
+        *self.file.lock() = None;
+        self.index.release();
     }
 
     /// Publishes a batch that was written behind the last one.

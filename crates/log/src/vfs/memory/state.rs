@@ -9,26 +9,26 @@ use super::fault::Faults;
 use crate::vfs::DirEntry;
 
 /// A file or directory, by the order of creation; 0 is the root.
-pub type NodeId = usize;
+pub(super) type NodeId = usize;
 
 /// One mutation, as recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields say what the variants' names say")]
 pub enum Operation {
     /// A new file or directory.
-    Create { dir: NodeId, name: String, is_dir: bool },
+    Create { dir: usize, name: String, is_dir: bool },
     /// A name moved, replacing what had the target's.
-    Rename { from_dir: NodeId, from_name: String, to_dir: NodeId, to_name: String },
+    Rename { from_dir: usize, from_name: String, to_dir: usize, to_name: String },
     /// A name removed, with all below it.
-    Remove { dir: NodeId, name: String },
+    Remove { dir: usize, name: String },
     /// Bytes written.
-    Write { node: NodeId, position: u64, bytes: Vec<u8> },
+    Write { node: usize, position: u64, bytes: Vec<u8> },
     /// A file cut or extended.
-    SetLen { node: NodeId, bytes: u64 },
+    SetLen { node: usize, bytes: u64 },
     /// A file synced.
-    Sync { node: NodeId },
+    Sync { node: usize },
     /// A directory synced.
-    SyncDir { dir: NodeId },
+    SyncDir { dir: usize },
 }
 
 #[derive(Clone)]
