@@ -70,11 +70,7 @@ fn run_verb(verb: Verb, globals: &Globals) -> ExitCode {
     if let Verb::Completion(args) = &verb {
         return args.print(&mut Command::command());
     }
-    // One thread is the fastest for one client, and leaves the other cores to the server.
-    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(wharf_client::cli::run(verb, globals)),
-        Err(error) => report(Err(error.into())),
-    }
+    wharf_client::cli::run_blocking(verb, globals)
 }
 
 fn report(result: anyhow::Result<()>) -> ExitCode {

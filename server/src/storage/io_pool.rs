@@ -5,22 +5,22 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, Thread};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 type Job = Box<dyn FnOnce() + Send>;
 
 struct Queue {
     jobs: VecDeque<Job>,
-    idle: usize,
+    /// Threads without a job. The one that became idle last is woken first: its core still has its memory at hand.
+    idle: Vec<Thread>,
     closed: bool,
 }
 
 struct Inner {
     queue: Mutex<Queue>,
-    work: Condvar,
 }
 
 /// A pool of IO threads; dropping it lets the queued jobs finish and joins the threads.
@@ -35,8 +35,8 @@ impl IoPool {
     /// # Errors
     /// Those of the operating system when it starts a thread.
     pub(crate) fn start(threads: usize) -> std::io::Result<Self> {
-        let queue = Queue { jobs: VecDeque::new(), idle: 0, closed: false };
-        let inner = Arc::new(Inner { queue: Mutex::new(queue), work: Condvar::new() });
+        let queue = Queue { jobs: VecDeque::new(), idle: Vec::new(), closed: false };
+        let inner = Arc::new(Inner { queue: Mutex::new(queue) });
         let spawn = |index: usize| {
             let inner = Arc::clone(&inner);
             std::thread::Builder::new().name(format!("wharf-io-{index}")).spawn(move || work(&inner))
@@ -49,10 +49,10 @@ impl IoPool {
     pub(crate) fn submit(&self, job: impl FnOnce() + Send + 'static) {
         let mut queue = self.inner.queue.lock();
         queue.jobs.push_back(Box::new(job));
-        let wake = queue.idle > 0;
+        let woken = queue.idle.pop();
         drop(queue);
-        if wake {
-            self.inner.work.notify_one();
+        if let Some(thread) = woken {
+            thread.unpark();
         }
     }
 
@@ -70,8 +70,12 @@ impl IoPool {
 
 impl Drop for IoPool {
     fn drop(&mut self) {
-        self.inner.queue.lock().closed = true;
-        self.inner.work.notify_all();
+        let idle = {
+            let mut queue = self.inner.queue.lock();
+            queue.closed = true;
+            std::mem::take(&mut queue.idle)
+        };
+        idle.iter().for_each(Thread::unpark);
         let current = std::thread::current().id();
         for thread in self.threads.get_mut().drain(..) {
             // The last handle may be dropped by one of the threads itself.
@@ -99,9 +103,11 @@ fn work(inner: &Inner) {
         } else if queue.closed {
             return;
         } else {
-            queue.idle += 1;
-            inner.work.wait(&mut queue);
-            queue.idle -= 1;
+            let me = std::thread::current();
+            queue.idle.push(me.clone());
+            parking_lot::MutexGuard::unlocked(&mut queue, std::thread::park);
+            // Also after a wake-up for no reason: a thread at work must not stand among the idle ones.
+            queue.idle.retain(|thread| thread.id() != me.id());
         }
     }
 }

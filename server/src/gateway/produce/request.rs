@@ -66,8 +66,8 @@ impl Submission {
         if request.records.len() > limits::RECORDS_PER_REQUEST_MAX {
             return Err(none(too_many_records(request.records.len())));
         }
-        check_encoded_size(&request).map_err(none)?;
         let bytes = check_records(&request, &route.config)?;
+        check_encoded_size(&request, bytes).map_err(none)?;
         Ok(Submission { route, request, producer, acks, bytes })
     }
 
@@ -336,8 +336,16 @@ fn check_producer(gateway: &Gateway, request: &ProduceRequest) -> Result<Option<
     Ok(Some(SequenceKey { producer_id, epoch: ProducerEpoch::new(epoch), sequence: Sequence::new(sequence) }))
 }
 
-fn check_encoded_size(request: &ProduceRequest) -> Result<(), ApiError> {
-    // Only a request of many records can pass the limit of the transport and still be above this one.
+/// Most bytes of a header's encoding beside its name and value.
+const HEADER_WIRE_OVERHEAD: usize = 16;
+
+fn check_encoded_size(request: &ProduceRequest, records_bytes: usize) -> Result<(), ApiError> {
+    // A record's encoding takes less than the 64 bytes that its size counts beside its contents, but for its headers.
+    let headers: usize = request.records.iter().map(|record| record.headers.len()).sum();
+    let bound = records_bytes + headers * HEADER_WIRE_OVERHEAD + REQUEST_OVERHEAD_BYTES;
+    if bound <= limits::PRODUCE_REQUEST_BYTES_MAX {
+        return Ok(());
+    }
     let size = prost::Message::encoded_len(request);
     if size <= limits::PRODUCE_REQUEST_BYTES_MAX {
         return Ok(());
