@@ -82,6 +82,7 @@ struct Context<'a> {
 
 /// All crash states of a point if they are few, else those of the first choices and a sample of the rest.
 fn enumerate_point(vfs: &MemoryVfs, context: &Context<'_>, limit: u64, outcome: &mut Outcome) {
+    kill_then_power_loss(vfs, context, outcome);
     let mut odometer = Odometer::default();
     let mut count = 0;
     loop {
@@ -112,6 +113,18 @@ fn try_state(state: &MemoryVfs, context: &Context<'_>, outcome: &mut Outcome) {
     if outcome.states.is_multiple_of(APPEND_ONE_IN) {
         drop(log);
         append_and_crash(&copy, context);
+    }
+}
+
+/// T26: the process dies, what it wrote is still in the page cache, and is recovered; then the power fails.
+fn kill_then_power_loss(vfs: &MemoryVfs, context: &Context<'_>, outcome: &mut Outcome) {
+    let killed = vfs.fork();
+    let first = checked(&killed, context);
+    for policy in [CrashPolicy::LoseAll, CrashPolicy::Seeded(context.done as u64)] {
+        outcome.states += 1;
+        let second = checked(&killed.crash(policy), context);
+        let (before, after) = (first.durable_end_offset(), second.log_end_offset());
+        assert_eq!(before, after, "after {} operations: what was recovered is lost", context.done);
     }
 }
 
