@@ -19,6 +19,8 @@ const RETRY_AFTER_OVERLOAD: Duration = Duration::from_millis(500);
 pub(crate) enum ProduceError {
     /// Storage refused or failed.
     Storage(StorageError),
+    /// Storage failed after it may have appended the request.
+    Doubtful(StorageError),
     /// The partition's producer state judged the request.
     Verdict(EntryVerdict),
     /// An earlier request of the stream and producer failed.
@@ -179,18 +181,19 @@ pub(crate) fn storage_error(topic: &TopicName, error: &StorageError) -> ApiError
         .with_metadata("available_bytes", available_bytes)
         .with_metadata("reserve_bytes", reserve_bytes)
         .with_retry_after(Duration::from_secs(1)),
-        StorageError::KeyRequired => {
-            named(ApiError::invalid_as(ErrorReason::InvalidRecord, "records", error.to_string()))
-        }
+        StorageError::Truncated { from, to } => named(
+            ApiError::new(
+                ErrorReason::Truncated,
+                format!("topic {topic}: {error}; read on from offset {from} without leader_epoch to accept the loss"),
+            )
+            .with_metadata("from", from)
+            .with_metadata("to", to),
+        ),
         StorageError::TooManyProducers(limit) => named(
             ApiError::new(ErrorReason::QuotaExceeded, format!("topic {topic}: {error}; reuse producer ids"))
                 .with_metadata("limit_of", "partition")
                 .with_metadata("limit", limit)
                 .with_retry_after(Duration::from_secs(60)),
-        ),
-        StorageError::NotEnoughReplicas { .. } => named(
-            ApiError::new(ErrorReason::NotEnoughReplicas, format!("topic {topic}: {error}"))
-                .with_retry_after(RETRY_AFTER),
         ),
         StorageError::Overloaded => overloaded(),
         StorageError::CoordinatorLoading => {
@@ -198,6 +201,7 @@ pub(crate) fn storage_error(topic: &TopicName, error: &StorageError) -> ApiError
                 .with_retry_after(RETRY_AFTER)
         }
         StorageError::ShuttingDown => draining(),
+        StorageError::TopicDeleted(_) => topic_not_found(topic.as_str()),
         StorageError::LeaderNotAvailable(_)
         | StorageError::FencedLeaderEpoch { .. }
         | StorageError::PipelineBroken
@@ -219,6 +223,7 @@ pub(crate) fn produce_error(topic: &TopicName, error: &ProduceError) -> ApiError
             };
             storage_error(topic, error).with_applied(applied)
         }
+        ProduceError::Doubtful(error) => storage_error(topic, error).with_applied(Applied::Unknown),
         ProduceError::Verdict(EntryVerdict::Fenced { current }) => ApiError::new(
             ErrorReason::ProducerFenced,
             format!("topic {topic}: a newer producer with epoch {current} has taken over this producer_id"),
@@ -269,12 +274,6 @@ pub(crate) fn commit_error(error: &CommitError) -> ApiError {
         CommitError::UnknownMember { group, .. } => {
             ApiError::new(ErrorReason::UnknownMember, format!("{text}; join the group again"))
                 .with_metadata("group", group)
-        }
-        CommitError::MemberFenced { group, .. } => {
-            ApiError::new(ErrorReason::MemberFenced, text).with_metadata("group", group)
-        }
-        CommitError::StaleCommit { group, .. } => {
-            ApiError::new(ErrorReason::StaleCommit, text).with_metadata("group", group)
         }
         CommitError::GroupNotEmpty(group) => {
             ApiError::new(ErrorReason::GroupNotEmpty, format!("{text}; stop its consumers first"))

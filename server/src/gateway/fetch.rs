@@ -58,14 +58,39 @@ pub(super) async fn fetch(
         max_wait,
         last_epoch: check_epoch(request.leader_epoch)?,
     };
-    let reply = super::retry::until_available(gateway, || gateway.storage.fetch(query.clone()))
-        .await
-        .map_err(|error| errors::storage_error(&route.name, &error))?;
     // Without transactions the last stable offset is the high watermark for every isolation level.
     let _ = isolation;
-    let response = decode(reply, &bounds).map_err(|error| errors::storage_error(&route.name, &error))?;
+    let response =
+        read(gateway, query, &bounds).await.map_err(|error| errors::storage_error(&route.name, &error))?;
     gateway.metrics.fetched(response.records.len());
     Ok(response)
+}
+
+/// Reads on until there is a record, the end is reached or the time is up: batches without records are passed.
+async fn read(
+    gateway: &Arc<Gateway>,
+    mut query: FetchQuery,
+    bounds: &Bounds,
+) -> Result<FetchResponse, StorageError> {
+    loop {
+        let fetched =
+            super::retry::until_available(gateway, query.partition, || gateway.storage.fetch(query.clone()));
+        let reply = tokio::select! {
+            reply = fetched => reply?,
+            // A long poll must not hold up a stop.
+            () = gateway.drain.cancelled() => {
+                let now = FetchQuery { max_wait: Duration::ZERO, ..query.clone() };
+                gateway.storage.fetch(now).await?
+            }
+        };
+        let (next, end) = (reply.next_offset, reply.high_watermark);
+        let response = decode(reply, bounds)?;
+        let passed = response.records.is_empty() && end.is_some_and(|end| next < end);
+        if !passed || query.position == FetchPosition::Offset(next) {
+            return Ok(response);
+        }
+        query.position = FetchPosition::Offset(next);
+    }
 }
 
 fn check_position(request: &FetchRequest) -> Result<FetchPosition, ApiError> {

@@ -18,6 +18,10 @@ use crate::telemetry::metrics::TopicLag;
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 /// Groups that are sampled; the rest is looked at only when asked for.
 const GROUPS_SAMPLED_MAX: usize = 1_000;
+/// Groups and topics with a lag in the metrics; a bound on what clients can make a scraper store.
+const SERIES_MAX: usize = 5_000;
+/// Partitions of a group that are sampled.
+const PARTITIONS_SAMPLED_MAX: usize = 2_000;
 
 /// The lag of one partition of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -153,8 +157,11 @@ pub(super) async fn sample_groups(gateway: Arc<Gateway>) {
         let mut totals = Vec::new();
         for name in page.groups {
             let Ok(group) = GroupName::new(&name) else { continue };
-            totals.extend(sample_group(&gateway, &group).await);
+            if totals.len() < SERIES_MAX {
+                totals.extend(sample_group(&gateway, &group).await);
+            }
         }
+        totals.truncate(SERIES_MAX);
         gateway.metrics.group_lag(&totals);
         gateway.lag.forget_older_than(SAMPLE_EVERY * 6);
     }
@@ -163,7 +170,7 @@ pub(super) async fn sample_groups(gateway: Arc<Gateway>) {
 async fn sample_group(gateway: &Gateway, group: &GroupName) -> Vec<TopicLag> {
     let Ok(Some(described)) = gateway.storage.describe_group(group.clone()).await else { return Vec::new() };
     let mut topics: HashMap<String, TopicLag> = HashMap::new();
-    for position in &described.committed {
+    for position in described.committed.iter().take(PARTITIONS_SAMPLED_MAX) {
         let lag = measure(gateway, group, position).await;
         let Some(records) = lag.records else { continue };
         gateway.lag.note(group, position.partition, records);

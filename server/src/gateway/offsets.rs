@@ -156,7 +156,7 @@ pub(super) async fn get_committed(
     }
     let named_alone = partitions.is_empty();
     let committed =
-        retry::until_available(gateway, || gateway.storage.committed(group.clone(), partitions.clone()))
+        retry::until_coordinated(gateway, || gateway.storage.committed(group.clone(), partitions.clone()))
             .await
             .map_err(|error| errors::commit_error(&CommitError::Storage(error)))?;
     let positions = match committed {
@@ -234,7 +234,9 @@ pub(super) async fn list_offsets(
         partitions
     };
     let look_up = |partition: TopicPartition| async move {
-        let found = retry::until_available(gateway, || gateway.storage.list_offset(partition, query)).await?;
+        let found =
+            retry::until_available(gateway, partition, || gateway.storage.list_offset(partition, query))
+                .await?;
         Ok(PartitionOffset {
             partition: Some(partition.partition.to_wire()),
             offset: found.offset.map(Offset::to_wire),

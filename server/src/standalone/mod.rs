@@ -27,6 +27,8 @@ use crate::storage::{LocalStorage, StorageConfig, StorageNode, Surroundings};
 use crate::telemetry::metrics::ServerMetrics;
 use crate::telemetry::ops_http;
 
+/// How long open calls may go on after a stop has begun; what waits for data is answered at once.
+const CALLS_GRACE: Duration = Duration::from_secs(5);
 /// The one node of a standalone cluster.
 pub(crate) const NODE_ID: NodeId = NodeId::new(1);
 
@@ -162,9 +164,13 @@ impl Server {
             stop_calls.clone(),
             Arc::clone(&readiness),
         ));
-        readiness.wait().await;
-        banner::print(address, ops_address, &config.data_dir);
+        let up = async {
+            readiness.wait().await;
+            banner::print(address, ops_address, &config.data_dir);
+            std::future::pending::<()>().await;
+        };
         tokio::select! {
+            () = up => {}
             () = signals.next() => tracing::info!("stopping; a second signal stops at once"),
             () = self.failed.cancelled() => anyhow::bail!("the disk failed"),
             stopped = self.controller.stopped() => anyhow::bail!("the controller stopped: {stopped:?}"),
@@ -177,8 +183,8 @@ impl Server {
         stop_calls.cancel();
         let timeout = Duration::from_millis(config.shutdown_timeout_ms);
         let stopping = async {
-            // Calls that outlast half of the time are cut, so that the flush and the marker still come.
-            if tokio::time::timeout(timeout / 2, &mut calls).await.is_err() {
+            // Streams that watch for ever are cut, so that the flush and the marker still come.
+            if tokio::time::timeout(CALLS_GRACE.min(timeout / 2), &mut calls).await.is_err() {
                 tracing::warn!("calls are still open; they are cut");
                 calls.abort();
             }

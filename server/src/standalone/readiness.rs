@@ -52,6 +52,15 @@ impl Probe for Readiness {
     fn refresh(&self, metrics: &ServerMetrics) {
         self.storage.refresh_metrics(metrics);
         let held = self.gateway.pipelines.budget.used_bytes();
+        metrics.gauges.resident_bytes.set(resident_bytes().unwrap_or_default());
         metrics.gauges.produce_buffer_bytes.set(i64::try_from(held).unwrap_or(i64::MAX));
     }
+}
+
+/// Memory of this process as the kernel counts it.
+fn resident_bytes() -> Option<i64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: i64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes.saturating_mul(1_024))
 }

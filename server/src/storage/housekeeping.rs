@@ -1,6 +1,7 @@
 //! What a storage node does by the clock: looks at the disk, flushes by interval, writes the checkpoint, applies
 //! retention and compaction, purges the trash.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,9 +41,12 @@ pub(super) async fn run(node: Arc<StorageNode>) {
         if count.is_multiple_of(CHECKPOINT_TICKS) {
             let worker = Arc::clone(&node);
             // A job that panicked has said so; so below.
-            drop(node.shared.io.run(move || store_checkpoint(&worker, entries(&worker))).await);
+            let stored =
+                node.shared.io.run(move || store_checkpoint(&worker, entries(&worker), Others::Keep));
+            drop(stored.await);
         }
         if count.is_multiple_of(RETENTION_TICKS) {
+            super::reconcile::lead_what_is_assigned(&node);
             for partition in node.partitions() {
                 drop(partition.maintain(clock).await);
             }
@@ -78,15 +82,28 @@ fn entries(node: &StorageNode) -> Vec<(TopicPartition, CheckpointEntry)> {
     node.partitions().iter().map(|partition| (partition.id(), partition.checkpoint_entry())).collect()
 }
 
-/// Writes the checkpoint, if it changed; tells whether it stands. What is known of partitions that cannot be opened
-/// is kept: recovery needs it to tell rot from a torn tail.
+/// What becomes of the checkpoint entries of folders that are not open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Others {
+    /// They stay: recovery needs them to tell rot from a torn tail.
+    Keep,
+    /// They go: a clean marker must not speak for logs that were not closed.
+    Forget,
+}
+
+/// Writes the checkpoint, if it changed; tells whether it stands.
 pub(super) fn store_checkpoint(
     node: &StorageNode,
     mut entries: Vec<(TopicPartition, CheckpointEntry)>,
+    others: Others,
 ) -> bool {
     let mut data_dir = node.data_dir.lock();
-    for id in node.unavailable.read().iter() {
-        entries.extend(data_dir.open_hint(*id).checkpoint.map(|entry| (*id, entry)));
+    if others == Others::Keep {
+        let open: HashSet<TopicPartition> = entries.iter().map(|(id, _)| *id).collect();
+        let discarded = node.discarded.read();
+        let of_others =
+            data_dir.partitions().iter().filter(|id| !open.contains(id) && !discarded.contains(&id.topic_id));
+        entries.extend(of_others.filter_map(|id| Some((*id, data_dir.open_hint(*id).checkpoint?))));
     }
     let stored = data_dir.store_checkpoint(entries);
     if let Err(error) = &stored {
@@ -110,7 +127,7 @@ fn purge_trash(node: &StorageNode) {
         if now.since(entry.discarded_at) < TRASH_MS && !node.shared.disk.is_full() {
             break;
         }
-        match data_dir.purge(&entry).and_then(|()| Ok(node.shared.disk.refresh())) {
+        match data_dir.purge(&entry).map(|()| node.shared.disk.refresh()) {
             Ok(Ok(())) => tracing::info!(path = %entry.path.display(), "purged from the trash"),
             Ok(Err(error)) => tracing::warn!(error = %error, "the disk's free space cannot be read"),
             Err(error) => return tracing::warn!(error = %error, "the trash was not purged"),

@@ -253,6 +253,7 @@ async fn fetch(partition: &Arc<Partition>, query: &FetchQuery) -> Result<FetchRe
     let mut committed = partition.watch_high_watermark();
     let deadline = Instant::now() + query.max_wait;
     let from = start_of(partition, query.position).await?;
+    check_not_truncated(partition, from, query.last_epoch).await?;
     loop {
         committed.mark_unchanged();
         let end = committed_end(partition)?;
@@ -268,8 +269,9 @@ async fn fetch(partition: &Arc<Partition>, query: &FetchQuery) -> Result<FetchRe
             answered(partition.read_stored(plan)).await?
         };
         let bytes: usize = reply.batches.iter().map(|batch| batch.bytes().len()).sum();
-        let skipped = reply.batches.is_empty() && reply.next_offset > from;
-        if bytes >= query.min_bytes || skipped || Instant::now() >= deadline {
+        // More is there than one answer takes, or the reading has passed a range without records.
+        let not_the_end = reply.next_offset > from && (reply.batches.is_empty() || reply.next_offset < end);
+        if bytes >= query.min_bytes || not_the_end || Instant::now() >= deadline {
             return Ok(reply);
         }
         match tokio::time::timeout_at(deadline, committed.changed()).await {
@@ -277,6 +279,24 @@ async fn fetch(partition: &Arc<Partition>, query: &FetchQuery) -> Result<FetchRe
             Ok(Err(_)) => return Err(StorageError::LeaderNotAvailable(partition.id())),
             Err(_) => return Ok(reply),
         }
+    }
+}
+
+/// A reader that names the epoch of the last record it has read is told when that record is gone (KIP-320).
+async fn check_not_truncated(
+    partition: &Arc<Partition>,
+    from: Offset,
+    last_epoch: Option<LeaderEpoch>,
+) -> Result<(), StorageError> {
+    let Some(last_epoch) = last_epoch else { return Ok(()) };
+    if partition.leader_epoch() == Some(last_epoch) {
+        // Records of the epoch in which this replica leads are never cut.
+        return Ok(());
+    }
+    let end = answered(partition.with_log(move |log| log.epoch_end(last_epoch))).await?;
+    match end {
+        Some(known) if known.end < from => Err(StorageError::Truncated { from: known.end, to: from }),
+        _ => Ok(()),
     }
 }
 

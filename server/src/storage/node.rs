@@ -264,7 +264,8 @@ impl StorageNode {
         {
             tracing::warn!(error = %error, "the controlled stop was not announced");
         }
-        let mut clean = !self.shared.failed.is_cancelled();
+        // A log that could not be opened was not closed either: the next start must check it.
+        let mut clean = self.unavailable.read().is_empty();
         let closing: Vec<_> =
             self.partitions().iter().map(|partition| (partition.id(), partition.close())).collect();
         let mut closed_entries = Vec::new();
@@ -277,11 +278,15 @@ impl StorageNode {
         let store = Arc::clone(self.coordinator.store());
         clean &= matches!(self.shared.io.run(move || store.sync()).await, Ok(Ok(())));
         self.partitions.write().clear();
-        if !clean {
+        let partitions = self.partitions();
+        let flushed =
+            self.shared.io.run(move || partitions.iter().for_each(|partition| partition.await_flush()));
+        clean &= flushed.await.is_ok();
+        if !clean || self.shared.failed.is_cancelled() {
             tracing::warn!("stopped without a clean-shutdown marker; the next start checks the logs");
             return;
         }
-        if !housekeeping::store_checkpoint(self, closed_entries) {
+        if !housekeeping::store_checkpoint(self, closed_entries, housekeeping::Others::Forget) {
             return;
         }
         if let Err(error) = self.data_dir.lock().write_clean_marker(self.broker_epoch) {

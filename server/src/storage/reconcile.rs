@@ -116,9 +116,11 @@ async fn remove_deleted(node: &Arc<StorageNode>, image: &Image) {
         }
         let of_topic = |partition: &&TopicPartition| partition.topic_id == deleted.id;
         folders.extend(node.data_dir.lock().partitions().iter().filter(of_topic));
+        let had_folders = !folders.is_empty();
         let (id, purge, worker) = (deleted.id, deleted.purge, Arc::clone(node));
         let moved = node.shared.io.run(move || discard(&worker, id, folders, purge)).await;
         match moved {
+            Ok(Ok(())) if !had_folders => {}
             Ok(Ok(())) => {
                 node.coordinator.topic_deleted(id);
                 tracing::info!(topic = %deleted.name, topic_id = %id, purge, "topic deleted");
@@ -153,4 +155,17 @@ fn discard(
         }
     }
     Ok(())
+}
+
+/// Takes office where the image says so and it did not work before, for want of space.
+pub(super) fn lead_what_is_assigned(node: &StorageNode) {
+    let image = node.shared.controller.image();
+    let me = node.shared.config.node_id;
+    for assigned in image.partitions_of(me).filter(|assigned| assigned.leader == Some(me)) {
+        if let Ok(partition) = node.partition(assigned.id)
+            && partition.leader_epoch() != Some(assigned.leader_epoch)
+        {
+            partition.take_office(assigned.leader_epoch);
+        }
+    }
 }

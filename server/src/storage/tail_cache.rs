@@ -45,7 +45,14 @@ impl TailCache {
     /// Adds the batch that was just appended to the window's partition.
     pub(crate) fn push(&self, window: &Arc<TailWindow>, batch: SealedBatch) {
         let bytes = batch.bytes().len();
-        window.batches.lock().push_back(batch);
+        {
+            let mut batches = window.batches.lock();
+            if batches.back().is_some_and(|last| last.next_offset() != batch.base_offset()) {
+                // Something was appended past the cache. A window with a hole would hide it from readers.
+                batches.clear();
+            }
+            batches.push_back(batch);
+        }
         let mut order = self.order.lock();
         order.bytes += bytes;
         order.entries.push_back((Arc::downgrade(window), bytes));

@@ -4,7 +4,7 @@ use wharf_types::{LeaderEpoch, Offset, TopicPartition};
 
 /// A refusal or failure of a storage node. Gateways map it to the public error model in one place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StorageError {
+pub(crate) enum StorageError {
     /// This node does not lead the partition, or not yet; ask again.
     #[error("partition {0} has no leader here yet")]
     LeaderNotAvailable(TopicPartition),
@@ -39,6 +39,14 @@ pub enum StorageError {
         /// The high watermark.
         high_watermark: Offset,
     },
+    /// Records that the reader has seen are gone, and others may stand in their place.
+    #[error("records from offset {from} up to {to} that were read before are gone")]
+    Truncated {
+        /// First offset that is gone.
+        from: Offset,
+        /// The offset that the reader had come to.
+        to: Offset,
+    },
     /// The records at the offset do not match their checksums and no replica has them.
     #[error("the records from offset {from} up to {next_good} are damaged")]
     DataCorrupted {
@@ -63,23 +71,15 @@ pub enum StorageError {
         /// What is kept back.
         reserve_bytes: u64,
     },
-    /// The topic is compacted and a record has no key.
-    #[error("the topic is compacted, so every record needs a key")]
-    KeyRequired,
     /// More producers than a partition remembers.
     #[error("the partition remembers {0} producers, all active")]
     TooManyProducers(usize),
-    /// Fewer replicas are in sync than `min.insync.replicas` demands.
-    #[error("{in_sync} replicas are in sync, {min_in_sync} are needed")]
-    NotEnoughReplicas {
-        /// Replicas in sync.
-        in_sync: u32,
-        /// `min.insync.replicas`.
-        min_in_sync: u32,
-    },
     /// More work waits than the node admits.
     #[error("the storage node has too much work waiting")]
     Overloaded,
+    /// The topic was deleted.
+    #[error("the topic of partition {0} was deleted")]
+    TopicDeleted(TopicPartition),
     /// The group's coordinator is still reading its log.
     #[error("the coordinator is loading its state")]
     CoordinatorLoading,
@@ -92,9 +92,19 @@ pub enum StorageError {
 }
 
 impl StorageError {
+    /// Whether an append that ended with this error is certain to have left nothing behind.
+    #[must_use]
+    pub(crate) fn is_certain_refusal(&self) -> bool {
+        matches!(self, StorageError::StorageFull { .. } | StorageError::TooManyProducers(_))
+    }
+
     /// Whether the same request may succeed a little later without anybody's help.
     #[must_use]
-    pub fn is_retriable(&self) -> bool {
+    pub(crate) fn is_retriable(&self) -> bool {
+        if let StorageError::StalePartitionCount { sent, current } = self {
+            // The leader has not learned of the growth yet; the other way round the keys must be placed anew.
+            return sent > current;
+        }
         matches!(
             self,
             StorageError::LeaderNotAvailable(_)

@@ -20,13 +20,15 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use wharf_types::{GroupName, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TopicPartition};
 
-pub use append::{AppendFailure, AppendReply, AppendRequest, PipelinePosition, is_final};
-pub use error::StorageError;
-pub use groups::{CommitError, CommittedPosition, GroupCommit, GroupDescription, GroupPage, OffsetToCommit};
-pub use read::{FetchPosition, FetchQuery, FetchReply, ListedOffset, OffsetQuery, PartitionStatus};
+pub(crate) use append::{AppendFailure, AppendReply, AppendRequest, PipelinePosition, is_final};
+pub(crate) use error::StorageError;
+pub(crate) use groups::{
+    CommitError, CommittedPosition, GroupCommit, GroupDescription, GroupPage, OffsetToCommit,
+};
+pub(crate) use read::{FetchPosition, FetchQuery, FetchReply, ListedOffset, OffsetQuery, PartitionStatus};
 
 /// A storage node, or several, as a gateway sees them.
-pub trait StorageApi: Send + Sync + 'static {
+pub(crate) trait StorageApi: Send + Sync + 'static {
     /// Appends one batch to a partition; see the module's rules.
     fn append(&self, request: AppendRequest) -> BoxFuture<'static, Result<AppendReply, AppendFailure>>;
 
@@ -129,15 +131,15 @@ pub trait StorageApi: Send + Sync + 'static {
 }
 
 /// The storage that a gateway uses.
-pub type SharedStorage = Arc<dyn StorageApi>;
+pub(crate) type SharedStorage = Arc<dyn StorageApi>;
 
 /// Space on a storage node's disk, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DiskStatus {
+pub(crate) struct DiskStatus {
     /// Size of the file system.
-    pub total_bytes: u64,
+    pub(crate) total_bytes: u64,
     /// What can still be written before the file system is full.
-    pub available_bytes: u64,
+    pub(crate) available_bytes: u64,
     /// Bytes of all partitions' segments.
-    pub log_bytes: u64,
+    pub(crate) log_bytes: u64,
 }

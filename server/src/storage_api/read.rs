@@ -7,7 +7,7 @@ use wharf_types::{LeaderEpoch, Offset, TimestampMs, TopicPartition};
 
 /// Where a fetch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FetchPosition {
+pub(crate) enum FetchPosition {
     /// At this offset.
     Offset(Offset),
     /// At the first record whose append time is this or later; at the end if there is none.
@@ -20,39 +20,39 @@ pub enum FetchPosition {
 
 /// A fetch from one partition.
 #[derive(Clone, Debug)]
-pub struct FetchQuery {
+pub(crate) struct FetchQuery {
     /// The partition.
-    pub partition: TopicPartition,
+    pub(crate) partition: TopicPartition,
     /// Where to begin.
-    pub position: FetchPosition,
+    pub(crate) position: FetchPosition,
     /// Bytes of batches to read at most; the first batch comes whole.
-    pub max_bytes: usize,
+    pub(crate) max_bytes: usize,
     /// Bytes to wait for.
-    pub min_bytes: usize,
+    pub(crate) min_bytes: usize,
     /// How long to wait for them.
-    pub max_wait: Duration,
+    pub(crate) max_wait: Duration,
     /// Leader epoch of the last record that the reader has seen.
-    pub last_epoch: Option<LeaderEpoch>,
+    pub(crate) last_epoch: Option<LeaderEpoch>,
 }
 
 /// What a fetch found.
 #[derive(Clone, Debug)]
-pub struct FetchReply {
+pub(crate) struct FetchReply {
     /// The offset at which the reading began.
-    pub start: Offset,
+    pub(crate) start: Offset,
     /// Batches in order; the first may begin below `start`.
-    pub batches: Vec<SealedBatch>,
+    pub(crate) batches: Vec<SealedBatch>,
     /// The offset to read next if all of the batches are consumed.
-    pub next_offset: Offset,
+    pub(crate) next_offset: Offset,
     /// The log start offset.
-    pub log_start: Offset,
+    pub(crate) log_start: Offset,
     /// The high watermark; none while the leader does not know it (R5).
-    pub high_watermark: Option<Offset>,
+    pub(crate) high_watermark: Option<Offset>,
 }
 
 /// An offset to look up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OffsetQuery {
+pub(crate) enum OffsetQuery {
     /// The log start offset.
     Earliest,
     /// The high watermark.
@@ -63,22 +63,22 @@ pub enum OffsetQuery {
 
 /// An offset that was looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListedOffset {
+pub(crate) struct ListedOffset {
     /// The offset; none if no record is at or after the time asked for.
-    pub offset: Option<Offset>,
+    pub(crate) offset: Option<Offset>,
     /// Append time of the record at the offset, where there is one and it was looked up by time.
-    pub append_time: Option<TimestampMs>,
+    pub(crate) append_time: Option<TimestampMs>,
 }
 
 /// Where a partition's log begins and ends, and what it weighs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PartitionStatus {
+pub(crate) struct PartitionStatus {
     /// The log start offset.
-    pub log_start: Offset,
+    pub(crate) log_start: Offset,
     /// The high watermark; none while the leader does not know it.
-    pub high_watermark: Option<Offset>,
+    pub(crate) high_watermark: Option<Offset>,
     /// Bytes of all segments.
-    pub size_bytes: u64,
+    pub(crate) size_bytes: u64,
     /// Ranges `[from, next_good)` that do not match their checksums and were not given up yet.
-    pub damaged: Vec<(Offset, Offset)>,
+    pub(crate) damaged: Vec<(Offset, Offset)>,
 }

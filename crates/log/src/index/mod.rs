@@ -145,9 +145,17 @@ impl SegmentIndex {
         Ok(())
     }
 
-    /// Replaces all entries, after damage.
+    /// Replaces all entries, after damage. After an error there are none.
     pub(crate) fn rebuild(&self, vfs: &dyn Vfs, entries: &[IndexEntry]) -> io::Result<()> {
         let mut inner = self.inner.lock();
+        let result = self.write_all(&mut inner, vfs, entries);
+        if result.is_err() {
+            *inner = Inner::default();
+        }
+        result
+    }
+
+    fn write_all(&self, inner: &mut Inner, vfs: &dyn Vfs, entries: &[IndexEntry]) -> io::Result<()> {
         *inner = Inner::default();
         let file = vfs.open(&self.path, OpenMode::CreateOrTruncate)?;
         inner.file = Some(file);
@@ -155,7 +163,7 @@ impl SegmentIndex {
             inner.tail.push(*entry);
             inner.last_position = Some(entry.position);
             if inner.tail.len() >= ENTRIES_PER_BLOCK {
-                self.write_tail(&mut inner, vfs)?;
+                self.write_tail(inner, vfs)?;
             }
         }
         inner.file.as_ref().map_or(Ok(()), |file| file.sync_data())

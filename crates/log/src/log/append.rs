@@ -169,7 +169,12 @@ impl Log {
             partition: self.partition(),
             base_offset,
             leader_epoch: context.leader_epoch,
-            hw_hint: context.high_watermark.min(base_offset),
+            // A hint in `ack` mode says that all below it is durable, also just after a change of the policy.
+            hw_hint: if self.is_ack_mode() {
+                context.high_watermark.min(self.durable_end_offset())
+            } else {
+                context.high_watermark.min(base_offset)
+            },
             ack_mode: self.is_ack_mode(),
             append_time,
             kind,
@@ -318,7 +323,11 @@ impl Log {
         self.shared.set_log_end(batch.next_offset());
         self.bytes_since_snapshot += batch.bytes().len() as u64;
         if self.bytes_since_snapshot >= snapshots::interval_bytes(&self.producers) {
-            self.take_snapshot()?;
+            match self.take_snapshot() {
+                // The batch is in the log whether or not a snapshot finds space; the next append tries again.
+                Ok(()) | Err(LogError::StorageFull { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use super::rebuild;
 use crate::index::Lookup;
 use crate::recovery::{self, BadBatch, ScanOutcome, Scanner, Verdict};
 use crate::segment::{BatchCursor, Segment, SegmentEnd};
+use crate::vfs::unless_full;
 
 /// A segment without any index entry is believed only up to this length.
 const INDEX_WANTED_ABOVE_BYTES: u64 = 6 << 20;
@@ -62,8 +63,10 @@ impl Opening<'_> {
         for (number, segment) in segments[at..].iter().enumerate() {
             scanner.scan(segment, if number == 0 { position } else { 0 }).map_err(failed)?;
             let is_closed = at + number + 1 < segments.len();
-            if is_closed && let Some(file) = segment.index().seal(&*self.vfs).map_err(failed)? {
-                file.sync_data().map_err(failed)?;
+            if is_closed {
+                let sealed = segment.index().seal(&*self.vfs);
+                let synced = sealed.and_then(|file| file.map_or(Ok(()), |file| file.sync_data()));
+                unless_full(synced).map_err(failed)?;
             }
         }
         let mut scan = scanner.finish();
@@ -125,7 +128,7 @@ impl Opening<'_> {
         };
         if !is_sound {
             self.report.rebuilt.push("index");
-            rebuild::index(&self.vfs, self.partition, segment)?;
+            unless_full(rebuild::index(&self.vfs, self.partition, segment))?;
         }
         Ok(())
     }

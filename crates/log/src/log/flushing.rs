@@ -13,7 +13,8 @@ use wharf_types::Offset;
 
 use super::Log;
 use super::error::LogError;
-use crate::vfs::{Vfs, VfsFile};
+use super::shared::Shared;
+use crate::vfs::VfsFile;
 
 /// A file, other than the active segment, that was written since it was synced.
 pub(super) struct Unsynced {
@@ -27,7 +28,7 @@ const FAILED: u8 = 2;
 
 /// What has to be synced to make a log durable up to an offset.
 pub struct FlushJob {
-    vfs: Arc<dyn Vfs>,
+    shared: Arc<Shared>,
     generation: u64,
     target: Offset,
     dirt: u64,
@@ -43,6 +44,9 @@ impl FlushJob {
     /// The first error of a sync; the log is poisoned when the job is completed.
     pub fn run(&self) -> io::Result<()> {
         let result = self.sync_all();
+        if result.is_err() {
+            self.shared.note_sync_failure();
+        }
         let outcome = if result.is_ok() { SYNCED } else { FAILED };
         self.outcome.store(outcome, Ordering::Release);
         result
@@ -58,7 +62,7 @@ impl FlushJob {
         for file in &self.files {
             file.sync_data()?;
         }
-        self.directory.as_ref().map_or(Ok(()), |directory| self.vfs.sync_dir(directory))
+        self.directory.as_ref().map_or(Ok(()), |directory| self.shared.vfs.sync_dir(directory))
     }
 }
 
@@ -82,7 +86,7 @@ impl Log {
             }
         }
         Ok(Some(FlushJob {
-            vfs: Arc::clone(&self.shared.vfs),
+            shared: Arc::clone(&self.shared),
             generation: self.manifest.generation,
             target,
             dirt: self.dirt,
@@ -98,8 +102,8 @@ impl Log {
     /// [`LogError::FlushNotRun`]; [`LogError::Poisoned`] after a failed sync.
     pub fn complete_flush(&mut self, job: FlushJob) -> Result<Offset, LogError> {
         match job.outcome.load(Ordering::Acquire) {
-            SYNCED => {}
-            FAILED => {
+            SYNCED if !self.shared.has_sync_failed() => {}
+            SYNCED | FAILED => {
                 self.is_poisoned = true;
                 return Err(LogError::Poisoned { partition: self.partition() });
             }

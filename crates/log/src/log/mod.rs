@@ -271,6 +271,14 @@ impl Log {
         }
     }
 
+    /// Stores a manifest whose older form would still be right, so that a full disk only delays it.
+    fn store_manifest_if_space(&mut self, doing: &'static str) -> Result<(), LogError> {
+        match self.manifest.store(&*self.shared.vfs, &self.dir) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.out_of_space_or_poison(doing, error)),
+        }
+    }
+
     /// Notes that names in the directory changed, for the next flush to sync.
     fn note_directory_change(&mut self) {
         self.dirt += 1;

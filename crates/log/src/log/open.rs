@@ -145,6 +145,7 @@ impl Opening<'_> {
             names = self.list()?;
         }
         self.remove_cleaned()?;
+        self.remove_passed(&mut names.segments, manifest.log_start)?;
         let mut found = self.find_end(&mut manifest, &names.segments)?;
         self.drop_below_start(&manifest, &mut found)?;
         self.report.damaged = manifest.damaged.clone();
@@ -234,6 +235,17 @@ impl Opening<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Removes segments that the log start has passed: a crash may have kept any of their names, in any order, so
+    /// gaps between them mean nothing.
+    fn remove_passed(&self, bases: &mut Vec<Offset>, log_start: Offset) -> Result<(), LogError> {
+        let failed = |error| self.io("removing a segment", error);
+        let passed = bases.partition_point(|base| *base <= log_start).saturating_sub(1);
+        for base in bases.drain(..passed) {
+            pending::remove_segment(&*self.vfs, self.dir, base).map_err(failed)?;
+        }
+        if passed > 0 { self.vfs.sync_dir(self.dir).map_err(failed) } else { Ok(()) }
     }
 
     /// Removes segments that the log start has passed, and all of them if the log ends before it.

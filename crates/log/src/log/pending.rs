@@ -8,7 +8,6 @@ use std::path::Path;
 use wharf_types::Offset;
 
 use super::manifest::{Manifest, Pending};
-use super::snapshots::snapshot_path;
 use crate::segment::{CLEANED_SUFFIX, LOG_SUFFIX, file_name, index_path, remove_if_there};
 use crate::vfs::Vfs;
 
@@ -77,8 +76,8 @@ pub(super) fn swap(vfs: &dyn Vfs, dir: &Path, removed: &[Offset], installed: &[O
     vfs.sync_dir(dir)
 }
 
-fn remove_segment(vfs: &dyn Vfs, dir: &Path, base: Offset) -> io::Result<()> {
+/// Removes the files of a segment. Its producer snapshot is not one of them.
+pub(super) fn remove_segment(vfs: &dyn Vfs, dir: &Path, base: Offset) -> io::Result<()> {
     remove_if_there(vfs, &index_path(dir, base))?;
-    remove_if_there(vfs, &dir.join(file_name(base, LOG_SUFFIX)))?;
-    remove_if_there(vfs, &snapshot_path(dir, base))
+    remove_if_there(vfs, &dir.join(file_name(base, LOG_SUFFIX)))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wharf_types::{Offset, ProducerId, TimestampMs};
+use wharf_types::{Offset, ProducerId, TimestampMs, limits};
 
 use super::Log;
 use super::append::{LeaderAppend, LeaderAppendOutcome};
@@ -13,6 +13,8 @@ use crate::segment::Segment;
 
 /// How long a client's producer is remembered without a request (R10).
 const CLIENT_IDLE_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// The same where the partition remembers as many producers as it can (R10).
+const CROWDED_IDLE_MAX: Duration = Duration::from_secs(3_600);
 /// How long a gateway's own producer id is remembered without a batch (R10).
 const GATEWAY_IDLE_MAX: Duration = Duration::from_secs(3_600);
 
@@ -91,7 +93,9 @@ impl Log {
         context: &LeaderAppend,
     ) -> Result<Option<LeaderAppendOutcome>, AppendError> {
         self.producers.advance_clock(clock);
-        let idle = self.producers.idle_since(CLIENT_IDLE_MAX, GATEWAY_IDLE_MAX);
+        let crowded = self.producers.len() >= limits::PRODUCERS_PER_PARTITION_MAX;
+        let client_idle_max = if crowded { CROWDED_IDLE_MAX } else { CLIENT_IDLE_MAX };
+        let idle = self.producers.idle_since(client_idle_max, GATEWAY_IDLE_MAX);
         self.expire_producers(idle, context)
     }
 

@@ -7,7 +7,7 @@
 //! - `durable_end` ≤ `log_end`; `high_watermark` ≤ `log_end`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use wharf_types::{Offset, TopicPartition};
@@ -34,6 +34,9 @@ pub(crate) struct Shared {
     log_end: AtomicU64,
     durable_end: AtomicU64,
     high_watermark: AtomicU64,
+    /// Set by the first sync that failed, wherever it ran: the kernel tells an error once for each open file, so a
+    /// later sync that succeeds proves nothing (T23).
+    sync_failed: AtomicBool,
 }
 
 impl Shared {
@@ -45,7 +48,16 @@ impl Shared {
             log_end: AtomicU64::new(0),
             durable_end: AtomicU64::new(0),
             high_watermark: AtomicU64::new(0),
+            sync_failed: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn note_sync_failure(&self) {
+        self.sync_failed.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn has_sync_failed(&self) -> bool {
+        self.sync_failed.load(Ordering::SeqCst)
     }
 
     pub(crate) fn view(&self) -> Arc<View> {

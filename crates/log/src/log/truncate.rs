@@ -73,11 +73,12 @@ impl Log {
             return Err(LogError::OutOfBounds { offset, low, high });
         }
         if offset <= low {
-            return Ok(());
+            // An earlier call may have found no space for the snapshot that must stand before segments go.
+            return self.remove_passed_segments();
         }
         self.manifest.log_start = offset;
         self.manifest.damaged.retain(|range| range.next_good > offset);
-        self.store_manifest("storing the log start")?;
+        self.store_manifest_if_space("storing the log start")?;
         let damaged = self.manifest.damaged.clone();
         self.shared.change_view(|view| {
             view.log_start = offset;
@@ -101,7 +102,7 @@ impl Log {
         let found = self.shared.view().damaged.clone();
         if found != self.manifest.damaged {
             self.manifest.damaged = found;
-            self.store_manifest("storing damaged ranges")?;
+            self.store_manifest_if_space("storing damaged ranges")?;
         }
         Ok(())
     }
@@ -119,7 +120,7 @@ impl Log {
         };
         range.skipped = true;
         self.manifest.damaged.clone_from(&ranges);
-        self.store_manifest("storing damaged ranges")?;
+        self.store_manifest_if_space("storing damaged ranges")?;
         self.shared.change_view(|view| view.damaged = ranges);
         Ok(())
     }

@@ -160,7 +160,13 @@ impl ProducerStates {
         for (index, entry) in entries.iter().enumerate() {
             let known = self.producers.get(&entry.producer_id);
             let verdict = match touched.remove(&entry.producer_id) {
-                None if known.is_none() && self.is_full(new_producers) => EntryVerdict::TooManyProducers,
+                // A gateway's own id has no client that could reuse another; there are few of them.
+                None if known.is_none()
+                    && entry.source == EntrySource::Client
+                    && self.is_full(new_producers) =>
+                {
+                    EntryVerdict::TooManyProducers
+                }
                 None => {
                     let verdict = known.map_or(EntryVerdict::Append, |producer| producer.judge(entry));
                     if verdict == EntryVerdict::Append {

@@ -10,7 +10,7 @@ use crate::epochs::EpochEntry;
 use crate::index::IndexEntry;
 use crate::log::DamagedRange;
 use crate::segment::{BatchCursor, CursorError, Segment, SegmentEnd, find_next_batch};
-use crate::vfs::Vfs;
+use crate::vfs::{Vfs, unless_full};
 
 /// Something that is not the batch that should be there, and the state of the scan before it.
 #[derive(Clone, Debug)]
@@ -209,7 +209,8 @@ impl<'a> Scanner<'a> {
             && segment.index().wants(position)
         {
             let entry = IndexEntry { relative_offset, position, append_time: header.append_time };
-            segment.index().push(&*self.vfs, entry)?;
+            // A full disk must not keep a log from being opened: an entry less only costs time.
+            unless_full(segment.index().push(&*self.vfs, entry))?;
         }
         Ok(())
     }

@@ -152,3 +152,11 @@ pub trait VfsFile: Send + Sync {
 pub fn is_out_of_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
+
+/// Forgives a full disk, for writes that only make something faster.
+pub(crate) fn unless_full(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if !is_out_of_space(&error) => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -30,7 +30,7 @@ pub(super) async fn list(
 ) -> Result<ListGroupsResponse, ApiError> {
     let size = paging::page_size(request.page_size)?;
     let after = paging::parse("groups", &request.page_token)?.map(str::to_owned);
-    let page = retry::until_available(gateway, || {
+    let page = retry::until_coordinated(gateway, || {
         gateway.storage.list_groups(request.prefix.clone(), after.clone(), size)
     })
     .await
@@ -48,7 +48,7 @@ fn summary(group: String) -> GroupSummary {
 }
 
 async fn find(gateway: &Arc<Gateway>, group: &GroupName) -> Result<GroupDescription, ApiError> {
-    retry::until_available(gateway, || gateway.storage.describe_group(group.clone()))
+    retry::until_coordinated(gateway, || gateway.storage.describe_group(group.clone()))
         .await
         .map_err(failed)?
         .ok_or_else(|| errors::group_not_found(group))
@@ -63,9 +63,11 @@ pub(super) async fn describe(
     let first = paging::parse_number("partitions", &request.page_token)?;
     let group = check_group(&request.group)?;
     let described = find(gateway, &group).await?;
+    let image = gateway.controller.image();
     let mut positions: Vec<(String, CommittedPosition)> = described
         .committed
         .into_iter()
+        .filter(|position| image.topic(position.partition.topic_id).is_some())
         .map(|position| (topic_name(gateway, position.partition).to_string(), position))
         .collect();
     positions.sort_by(|a, b| (&a.0, a.1.partition).cmp(&(&b.0, b.1.partition)));
@@ -156,7 +158,10 @@ pub(super) async fn reset(
         return Err(ApiError::invalid("partitions", "are named without a topic"));
     }
     let described = find(gateway, &group).await?;
-    let positions = select(gateway, &request, described.committed)?;
+    let image = gateway.controller.image();
+    let live =
+        described.committed.into_iter().filter(|position| image.topic(position.partition.topic_id).is_some());
+    let positions = select(gateway, &request, live.collect())?;
     let mut offsets = Vec::with_capacity(positions.len());
     let mut resets = Vec::with_capacity(positions.len());
     for position in positions {
@@ -222,7 +227,9 @@ async fn resolve(
     let name = topic_name(gateway, position.partition);
     let refused = |error: StorageError| errors::storage_error(&name, &error);
     let list = |query| {
-        retry::until_available(gateway, move || gateway.storage.list_offset(position.partition, query))
+        retry::until_available(gateway, position.partition, move || {
+            gateway.storage.list_offset(position.partition, query)
+        })
     };
     match target {
         Target::Query(query) => {

@@ -39,7 +39,7 @@ impl AdminApi {
 ///
 /// # Errors
 /// Those of topic creation.
-pub(super) async fn auto_create(gateway: &Gateway, request: &ProduceRequest) -> Result<(), ApiError> {
+pub(crate) async fn auto_create(gateway: &Gateway, request: &ProduceRequest) -> Result<(), ApiError> {
     if !gateway.limits.auto_create_topics || gateway.routing.find(&request.topic).is_some() {
         return Ok(());
     }

@@ -206,9 +206,10 @@ pub(super) async fn update(
 async fn has_keyed_records(gateway: &Arc<Gateway>, route: &TopicRoute) -> Result<bool, ApiError> {
     for index in 0..route.partition_count() {
         let partition = route.partition_id(wharf_types::PartitionIndex::new(index));
-        let keyed = retry::until_available(gateway, || gateway.storage.has_keyed_records(partition))
-            .await
-            .map_err(|error| errors::storage_error(&route.name, &error))?;
+        let keyed =
+            retry::until_available(gateway, partition, || gateway.storage.has_keyed_records(partition))
+                .await
+                .map_err(|error| errors::storage_error(&route.name, &error))?;
         if keyed {
             return Ok(true);
         }
@@ -259,9 +260,11 @@ pub(super) async fn delete_records(
     let failed = |error| errors::storage_error(&route.name, &error);
     // All are checked before any is done.
     for &(partition, before) in &checked {
-        retry::until_available(gateway, || gateway.storage.delete_records(partition, before, true))
-            .await
-            .map_err(failed)?;
+        retry::until_available(gateway, partition, || {
+            gateway.storage.delete_records(partition, before, true)
+        })
+        .await
+        .map_err(failed)?;
     }
     let mut partitions = Vec::with_capacity(checked.len());
     for (partition, before) in checked {
@@ -280,7 +283,11 @@ pub(super) async fn skip_damaged(
     gateway: &Arc<Gateway>,
     request: SkipDamagedRequest,
 ) -> Result<SkipDamagedResponse, ApiError> {
-    let route = resolve(gateway, &request.topic)?;
+    // Internal topics too: a damaged range of theirs must not be for ever.
+    let route = match gateway.routing.find(&request.topic) {
+        Some(route) => route,
+        None => resolve(gateway, &request.topic)?,
+    };
     let partition = route.partition_id(route.check_partition(request.partition)?);
     let bound = |field: &'static str, offset: i64| {
         Offset::from_wire(offset).ok_or_else(|| ApiError::invalid(field, "is negative; offsets count from 0"))

@@ -42,13 +42,43 @@ impl BufferBudget {
     pub(crate) fn release(&self, bytes: usize) {
         let before = self.used_bytes.fetch_sub(bytes, Ordering::AcqRel);
         debug_assert!(before >= bytes);
-        if before.saturating_add(bytes) > self.limit_bytes / 2 {
-            self.released.notify_waiters();
-        }
+        self.released.notify_waiters();
     }
 
     pub(crate) fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// Bytes of a request on its way into the pipelines; what was not handed on is given back, also when the call is
+/// dropped half-way.
+pub(crate) struct BudgetShare<'a> {
+    budget: &'a BufferBudget,
+    bytes: usize,
+}
+
+impl<'a> BudgetShare<'a> {
+    /// Takes charge of bytes that were taken from the budget.
+    pub(crate) fn new(budget: &'a BufferBudget, bytes: usize) -> Self {
+        BudgetShare { budget, bytes }
+    }
+
+    /// Bytes that are left.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes that somebody else is in charge of from now on.
+    pub(crate) fn hand_on(&mut self, bytes: usize) {
+        self.bytes -= bytes.min(self.bytes);
+    }
+}
+
+impl Drop for BudgetShare<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.budget.release(self.bytes);
+        }
     }
 }
 

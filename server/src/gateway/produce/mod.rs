@@ -9,5 +9,5 @@ mod request;
 mod stream;
 
 pub(crate) use self::record::record_key;
-pub(crate) use self::request::Submission;
+pub(crate) use self::request::{PendingProduce, Submission};
 pub(crate) use self::stream::produce_stream;

@@ -8,6 +8,7 @@ use wharf_proto::error::{ApiError, Applied};
 use wharf_proto::v1::ErrorReason;
 use wharf_types::{PartitionIndex, ProducerEpoch, ProducerId, Sequence, TimestampMs, TopicConfig, limits};
 
+use super::budget::BudgetShare;
 use super::fence::StreamFence;
 use super::partitioning::{Spread, spread};
 use super::pipeline::{Part, PartAnswer, PartResult, PushRefused, SequenceKey};
@@ -76,10 +77,6 @@ impl Submission {
         self.bytes + REQUEST_OVERHEAD_BYTES
     }
 
-    pub(crate) fn producer_id(&self) -> Option<ProducerId> {
-        self.producer.map(|key| key.producer_id)
-    }
-
     /// Takes the places of all parts. The budget for [`Submission::budget_bytes`] was taken before, and is given
     /// back by the pipelines.
     ///
@@ -91,15 +88,11 @@ impl Submission {
         fence: Option<&Arc<StreamFence>>,
     ) -> Result<PendingProduce, ApiError> {
         let Submission { route, request, producer, acks, bytes } = self;
-        let held = bytes + REQUEST_OVERHEAD_BYTES;
+        let mut share = BudgetShare::new(&gateway.pipelines.budget, bytes + REQUEST_OVERHEAD_BYTES);
         let now = gateway.clock.now();
-        let spread = match place_request(gateway, &route, &request, producer, now).await {
-            Ok(spread) => spread,
-            Err(error) => {
-                gateway.pipelines.budget.release(held);
-                return Err(error.with_applied(Applied::None));
-            }
-        };
+        let spread = place_request(gateway, &route, &request, producer, now)
+            .await
+            .map_err(|error| error.with_applied(Applied::None))?;
         let hashed_over = |hashed: bool| hashed.then(|| route.partition_count());
         let part = Part {
             records: &request.records,
@@ -108,30 +101,25 @@ impl Submission {
             hashed_over: None,
             arrival_ms: now.to_wire(),
             fence,
-            bytes: held,
+            bytes: share.bytes(),
+            fire_and_forget: acks == Acks::None,
         };
         let parts = match spread {
             Spread::One { partition, hashed } => {
                 let part = Part { hashed_over: hashed_over(hashed), ..part };
-                let answer = push(&route, partition, &part).await;
+                let answer = push(&route, partition, &part, &mut share).await;
                 vec![PendingPart { partition, selection: None, answer }]
             }
             Spread::Several { parts, hashed } => {
                 let mut pending = Vec::with_capacity(parts.len());
-                let mut rest = held;
                 let last = parts.len() - 1;
                 for (index, (partition, selection)) in parts.into_iter().enumerate() {
                     let records = selection.iter().filter_map(|&index| request.records.get(index as usize));
-                    let share =
-                        if index == last { rest } else { records.map(record_bytes).sum::<usize>().min(rest) };
-                    rest -= share;
-                    let part = Part {
-                        selection: Some(&selection),
-                        hashed_over: hashed_over(hashed),
-                        bytes: share,
-                        ..part
-                    };
-                    let answer = push(&route, partition, &part).await;
+                    let weight = records.map(record_bytes).sum::<usize>();
+                    let bytes = if index == last { share.bytes() } else { weight.min(share.bytes()) };
+                    let part =
+                        Part { selection: Some(&selection), hashed_over: hashed_over(hashed), bytes, ..part };
+                    let answer = push(&route, partition, &part, &mut share).await;
                     pending.push(PendingPart { partition, selection: Some(selection), answer });
                 }
                 pending
@@ -168,6 +156,7 @@ async fn push(
     route: &TopicRoute,
     partition: PartitionIndex,
     part: &Part<'_>,
+    share: &mut BudgetShare<'_>,
 ) -> oneshot::Receiver<PartResult> {
     loop {
         let Some(pipeline) = route.pipeline(partition) else {
@@ -178,7 +167,10 @@ async fn push(
         };
         let answered = pipeline.answered();
         match pipeline.push(part) {
-            Ok(receiver) => return receiver,
+            Ok(receiver) => {
+                share.hand_on(part.bytes);
+                return receiver;
+            }
             Err(PushRefused::ProducerWindowFull) => answered.await,
         }
     }

@@ -20,10 +20,13 @@ use tonic::{Status, Streaming};
 use wharf_proto::error::{ApiError, Applied};
 use wharf_types::{ProducerId, limits};
 
-use super::Submission;
 use super::fence::StreamFence;
+use super::{PendingProduce, Submission};
+use crate::gateway::admin::auto_create;
 use crate::gateway::{Gateway, errors, layers};
-use crate::proto::{ProduceResponse, ProduceStreamRequest, ProduceStreamResponse, produce_stream_response};
+use crate::proto::{
+    ProduceRequest, ProduceResponse, ProduceStreamRequest, ProduceStreamResponse, produce_stream_response,
+};
 
 /// Most unanswered requests of one stream.
 const UNANSWERED_MAX: usize = 256;
@@ -132,7 +135,16 @@ impl Reader {
                     return;
                 }
             };
-            let place = self.place(message).await;
+            let (failed, drained) = (self.failed.clone(), drain.clone());
+            let place = tokio::select! {
+                place = self.place(message) => place,
+                // A request that waits for its place was not sent; the stream's end says so.
+                () = failed.cancelled() => break,
+                () = drained.cancelled() => {
+                    drop(places.send(Err(errors::draining().into_status())).await);
+                    return;
+                }
+            };
             if places.send(Ok(place)).await.is_err() {
                 return;
             }
@@ -187,13 +199,7 @@ impl Reader {
                 Err(ApiError::invalid("timeout_ms", "is negative; 0 means 30 s").with_applied(Applied::None))
             }
             None => Err(ApiError::invalid("request", "is not set").with_applied(Applied::None)),
-            Some(request) => match Submission::check(&self.gateway, request) {
-                Ok(submission) => {
-                    self.gateway.pipelines.budget.take(submission.budget_bytes()).await;
-                    submission.submit(&self.gateway, fence).await
-                }
-                Err(error) => Err(error),
-            },
+            Some(request) => self.submit(request, fence).await,
         };
         match submitted {
             Ok(pending) => Box::pin(async move {
@@ -209,6 +215,19 @@ impl Reader {
                 ready(Err(error))
             }
         }
+    }
+}
+
+impl Reader {
+    async fn submit(
+        &self,
+        request: ProduceRequest,
+        fence: Option<&Arc<StreamFence>>,
+    ) -> Result<PendingProduce, ApiError> {
+        auto_create(&self.gateway, &request).await?;
+        let submission = Submission::check(&self.gateway, request)?;
+        self.gateway.pipelines.budget.take(submission.budget_bytes()).await;
+        submission.submit(&self.gateway, fence).await
     }
 }
 

@@ -34,6 +34,12 @@ pub(super) enum LoadError {
         /// What is wrong with it.
         source: wharf_coordinator::DecodeError,
     },
+    /// The log has nothing where it must have records.
+    #[error("the log has no records from offset {at}")]
+    NoProgress {
+        /// Where the reading stands.
+        at: Offset,
+    },
     /// Records came out of order.
     #[error(transparent)]
     Order(#[from] wharf_coordinator::AppendOutOfOrder),
@@ -84,13 +90,17 @@ fn replay(
         log_end_offset: reader.log_end_offset(),
     };
     let loaded = store.load(index, &log, |_| epoch)?;
+    if let Some(reason) = &loaded.wiped {
+        tracing::info!(partition = %partition.id(), %reason, "the offsets are replayed from the log");
+    }
+    let stored_up_to = loaded.meta.map(|meta| meta.applied);
     let mut shard = loaded.shard;
     let mut next = shard.applied();
     let mut replayed = 0_u64;
     while next < end {
         let outcome = reader.read(next, ReadLimit { max_bytes: REPLAY_BYTES, end })?;
-        if outcome.batches.is_empty() {
-            break;
+        if outcome.next_offset <= next {
+            return Err(LoadError::NoProgress { at: next });
         }
         let mut applied = Vec::new();
         for batch in &outcome.batches {
@@ -100,7 +110,8 @@ fn replay(
         shard.skipped(next);
         shard.apply_pending(next);
         replayed += applied.len() as u64;
-        let leader_epoch = outcome.batches.last().map(SealedBatch::leader_epoch).unwrap_or_default();
+        let last = outcome.batches.last().map(SealedBatch::leader_epoch);
+        let leader_epoch = last.or(epoch).unwrap_or_default();
         let meta = PartitionMeta {
             topic_id: log.topic_id,
             applied: next,
@@ -109,7 +120,7 @@ fn replay(
         };
         store.apply(index, &applied, meta)?;
     }
-    tracing::debug!(partition = %partition.id(), replayed, groups = shard.group_count(), "offsets loaded");
+    tracing::debug!(partition = %partition.id(), ?stored_up_to, replayed, groups = shard.group_count(), "offsets loaded");
     Ok(shard)
 }
 

@@ -170,6 +170,9 @@ impl Coordinator {
     ) -> Result<GroupPage, StorageError> {
         let views: Vec<Arc<ShardView>> =
             self.shards.read().values().map(|shard| Arc::clone(&shard.view)).collect();
+        if views.len() < limits::INTERNAL_TOPIC_PARTITIONS as usize {
+            return Err(StorageError::CoordinatorLoading);
+        }
         let mut names = Vec::new();
         for view in views {
             // Names with the prefix stand together, so each shard needs to give one page at most.

@@ -7,6 +7,7 @@
 //! - what is appended and what is told to the shard have the same order, because one task does both.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot};
@@ -54,28 +55,37 @@ pub(super) async fn run_shard(
     mut waiting: mpsc::Receiver<Request>,
 ) {
     let mut shard = Shard { node, store, partition, view, generation: 0, truncation: None };
+    let mut attempt = 0_u32;
     loop {
         match load(&shard.node, &shard.store, &shard.partition).await {
-            Ok(loaded) => *shard.view.shard.write() = Some(loaded),
-            Err(error) => {
-                tracing::error!(partition = %shard.partition.id(), error = %error, "the offsets of this partition cannot be read");
-                return;
-            }
-        }
-        match shard.run(&mut waiting).await {
-            Ok(()) => return,
-            // What was appended last may be in the log or not: only the log can tell.
-            Err(error) => {
-                tracing::warn!(partition = %shard.partition.id(), error = %error, "the offsets are read again");
+            Ok(loaded) => {
+                *shard.view.shard.write() = Some(loaded);
+                match shard.run(&mut waiting).await {
+                    Ok(()) => return,
+                    // What was appended last may be in the log or not: only the log can tell.
+                    Err(error) => {
+                        tracing::warn!(partition = %shard.partition.id(), error = %error, "the offsets are read again");
+                    }
+                }
                 *shard.view.shard.write() = None;
                 shard.truncation = None;
-                if shard.node.stopping.is_cancelled() || shard.node.failed.is_cancelled() {
-                    return;
-                }
             }
+            Err(error) => {
+                tracing::error!(partition = %shard.partition.id(), error = %error, "the offsets of this partition cannot be read; it is tried again");
+            }
+        }
+        let wait = RELOAD_WAIT.0.saturating_mul(1 << attempt.min(10)).min(RELOAD_WAIT.1);
+        attempt = attempt.saturating_add(1);
+        tokio::select! {
+            () = shard.node.stopping.cancelled() => return,
+            () = shard.node.failed.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
         }
     }
 }
+
+/// Shortest and longest wait before a shard is read again.
+const RELOAD_WAIT: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(10));
 
 /// What is written in one batch, and who waits for it.
 #[derive(Default)]
@@ -136,8 +146,10 @@ impl Shard {
                 // A caller that is gone loses the answer only; so below.
                 Err(error) => drop(answer.send(Err(error))),
             }
-            if batch.bytes >= BATCH_BYTES_TARGET {
-                self.write_batch(std::mem::take(&mut batch)).await?;
+            if batch.bytes >= BATCH_BYTES_TARGET
+                && let Err(error) = self.write_batch(std::mem::take(&mut batch)).await
+            {
+                return Err(error);
             }
         }
         self.write_batch(batch).await?;

@@ -44,7 +44,10 @@ impl Shard {
                             Err(error) => self.truncation_failed(&error),
                         }
                     }
-                    Ok(Err(error)) => self.truncation_failed(&error),
+                    Ok(Err(error)) => {
+                        self.truncation_failed(&error);
+                        self.node.disk_failed();
+                    }
                     Err(error) => self.truncation_failed(&error),
                 }
             }

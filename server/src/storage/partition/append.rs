@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use wharf_log::log::{AppendError, LeaderAppend, LeaderAppendOutcome};
-use wharf_types::{FlushPolicy, LeaderEpoch, Offset, TimestampMs};
+use wharf_log::log::{AppendError, LeaderAppend, LeaderAppendOutcome, LogError};
+use wharf_types::{FlushPolicy, LeaderEpoch, Offset};
 
 use super::inbox::Job;
 use super::{Partition, State};
@@ -28,7 +28,6 @@ pub(super) struct PendingAppend {
 pub(super) struct Waiter {
     pub(super) last_offset: Offset,
     base_offset: Offset,
-    append_time: TimestampMs,
     answer: WaiterAnswer,
 }
 
@@ -42,10 +41,7 @@ impl Waiter {
         // A caller that is gone loses the answer only.
         match self.answer {
             WaiterAnswer::Append(answer) => drop(answer.send(match result {
-                Ok(()) => Ok(AppendReply::Committed {
-                    base_offset: self.base_offset,
-                    append_time: self.append_time,
-                }),
+                Ok(()) => Ok(AppendReply::Committed { base_offset: self.base_offset }),
                 Err(error) => Err(AppendFailure { error, batch: None }),
             })),
             WaiterAnswer::Committed(answer) => drop(answer.send(result)),
@@ -132,12 +128,8 @@ impl Partition {
         let (answer, receiver) = oneshot::channel();
         let partition = Arc::clone(self);
         self.submit(Job::Work(Box::new(move |state| {
-            let waiter = Waiter {
-                last_offset: last,
-                base_offset: last,
-                append_time: TimestampMs::EPOCH,
-                answer: WaiterAnswer::Committed(answer),
-            };
+            let waiter =
+                Waiter { last_offset: last, base_offset: last, answer: WaiterAnswer::Committed(answer) };
             match partition.leading(state, leader_epoch) {
                 Err(error) => waiter.answer(Err(error)),
                 Ok(_) if state.log.high_watermark() > last => waiter.answer(Ok(())),
@@ -164,17 +156,12 @@ impl Partition {
         let records = u64::from(request.batch.record_count());
         let bytes = request.batch.encoded_bytes();
         match state.log.append_leader(request.batch, &context) {
-            Ok(LeaderAppendOutcome::Appended { base_offset, last_offset, append_time, batch, rolled }) => {
+            Ok(LeaderAppendOutcome::Appended { base_offset, last_offset, batch, rolled, .. }) => {
                 state.rolled |= rolled;
                 self.node.metrics.appended(records, bytes);
                 self.node.disk.used(bytes as u64);
                 self.node.tail_cache.push(&self.tail, batch);
-                state.enqueue(Waiter {
-                    last_offset,
-                    base_offset,
-                    append_time,
-                    answer: WaiterAnswer::Append(answer),
-                });
+                state.enqueue(Waiter { last_offset, base_offset, answer: WaiterAnswer::Append(answer) });
             }
             Ok(LeaderAppendOutcome::Refused { verdicts, batch }) => {
                 if !verdicts.iter().all(is_final) {
@@ -208,7 +195,9 @@ impl Partition {
 
     pub(super) fn append_failed(&self, state: &mut State, error: AppendError) -> StorageError {
         match error {
-            AppendError::StorageFull { .. } => self.node.disk.found_full(),
+            AppendError::StorageFull { .. } | AppendError::Log(LogError::StorageFull { .. }) => {
+                self.node.disk.found_full()
+            }
             error => {
                 self.fail(state, &error);
                 StorageError::DiskFailed
@@ -221,7 +210,9 @@ impl Partition {
         if state.leading.is_none() || self.failed.load(std::sync::atomic::Ordering::SeqCst) {
             return;
         }
-        if self.settings.read().config.flush_policy == FlushPolicy::Ack {
+        if state.log.config().flush_policy == FlushPolicy::Ack {
+            // The turn itself may have flushed, for retention or compaction.
+            self.advance_high_watermark(state, state.log.durable_end_offset());
             if state.log.log_end_offset() > state.log.durable_end_offset() {
                 self.request_flush();
             }

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use wharf_log::flush::FlushTarget;
 use wharf_types::FlushPolicy;
 
-use super::Partition;
+use super::{Partition, State};
 
 impl Partition {
     /// Asks the data directory's flush scheduler for a turn; asking twice before it comes is asking once.
     pub(crate) fn request_flush(self: &Arc<Self>) {
         // After the scheduler has stopped, the flush of the clean stop does its work.
-        drop(self.node.flush.submit(Arc::clone(self) as Arc<dyn FlushTarget>));
+        let _ = self.node.flush.submit(Arc::clone(self) as Arc<dyn FlushTarget>);
     }
 }
 
@@ -43,9 +43,13 @@ impl Partition {
     fn flush_once(&self) {
         let job = {
             let mut state = self.state.lock();
+            if state.closed {
+                return;
+            }
             match state.log.begin_flush() {
                 Ok(Some(job)) => job,
-                Ok(None) => return,
+                // A turn on the log has flushed it meanwhile.
+                Ok(None) => return self.after_flush(&mut state),
                 Err(error) => return self.fail(&mut state, &error),
             }
         };
@@ -56,12 +60,20 @@ impl Partition {
         let mut state = self.state.lock();
         let state = &mut *state;
         match state.log.complete_flush(job) {
-            Ok(durable_end) => {
-                if state.leading.is_some() && self.settings.read().config.flush_policy == FlushPolicy::Ack {
-                    self.advance_high_watermark(state, durable_end);
-                }
-            }
+            Ok(_) => self.after_flush(state),
             Err(error) => self.fail(state, &error),
+        }
+    }
+
+    /// Waits until a flush that runs has ended; blocks.
+    pub(crate) fn await_flush(&self) {
+        drop(self.flush_running.lock());
+    }
+
+    /// What is durable now is committed, where durability is what commits.
+    fn after_flush(&self, state: &mut State) {
+        if state.leading.is_some() && state.log.config().flush_policy == FlushPolicy::Ack {
+            self.advance_high_watermark(state, state.log.durable_end_offset());
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use wharf_types::{LeaderEpoch, Offset};
 
-use super::Partition;
 use super::inbox::Job;
+use super::{Partition, State};
 use crate::storage_api::StorageError;
 
 impl Partition {
@@ -19,8 +19,11 @@ impl Partition {
                 return;
             }
             state.pipelines.clear();
+            // What an earlier epoch has appended may stay or not; its waiters learn that nobody knows (R7).
+            partition.give_up_waiters(state);
             if let Err(error) = state.log.begin_leader_epoch(epoch) {
-                partition.fail(state, &error);
+                // Without space the office is taken later: the housekeeper asks again.
+                partition.append_failed(state, error);
                 return;
             }
             state.leading = Some(epoch);
@@ -38,9 +41,13 @@ impl Partition {
             state.leading = None;
             partition.leader_epoch.store(super::NOT_LEADING, Ordering::Release);
             state.pipelines.clear();
-            for waiter in state.waiters.drain(..) {
-                waiter.answer(Err(StorageError::LeaderNotAvailable(partition.id)));
-            }
+            partition.give_up_waiters(state);
         })));
+    }
+
+    fn give_up_waiters(&self, state: &mut State) {
+        for waiter in state.waiters.drain(..) {
+            waiter.answer(Err(StorageError::LeaderNotAvailable(self.id)));
+        }
     }
 }

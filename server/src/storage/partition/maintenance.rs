@@ -63,7 +63,7 @@ impl Partition {
         self.submit(Job::Work(Box::new(move |state| {
             partition.maintain_now(state, clock);
             // The housekeeper may have stopped waiting.
-            drop(done.send(()));
+            let _ = done.send(());
         })));
         receiver
     }
@@ -157,6 +157,8 @@ impl Partition {
             let result = partition.close_now(state);
             state.closed = true;
             state.leading = None;
+            // Long polls end here.
+            partition.high_watermark.send_replace(None);
             partition.leader_epoch.store(super::NOT_LEADING, std::sync::atomic::Ordering::Release);
             for waiter in state.waiters.drain(..) {
                 waiter.answer(Err(StorageError::ShuttingDown));

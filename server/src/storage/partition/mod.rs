@@ -145,9 +145,13 @@ impl Partition {
         work: impl FnOnce(&mut Log) -> T + Send + 'static,
     ) -> oneshot::Receiver<Result<T, StorageError>> {
         let (sender, receiver) = oneshot::channel();
+        let partition = Arc::clone(self);
         self.submit(inbox::Job::Work(Box::new(move |state: &mut State| {
             let result =
                 if state.closed { Err(StorageError::ShuttingDown) } else { Ok(work(&mut state.log)) };
+            if state.log.is_poisoned() {
+                partition.fail(state, &"the log was poisoned");
+            }
             // Whoever asked may be gone; the work is done all the same.
             drop(sender.send(result));
         })));
@@ -155,7 +159,7 @@ impl Partition {
     }
 
     /// Takes note of a failed disk: nothing is acknowledged any more, and the process is to end (R17).
-    fn fail(&self, state: &mut State, error: &dyn std::error::Error) {
+    fn fail(&self, state: &mut State, error: &dyn std::fmt::Display) {
         if !self.failed.swap(true, Ordering::SeqCst) {
             tracing::error!(partition = %self.id, error = %error, "the disk failed; stopping without a clean-shutdown marker");
         }

@@ -21,6 +21,8 @@ pub(super) struct BatchedRequest {
     pub(super) first_in_entry: u32,
     pub(super) producer: Option<SequenceKey>,
     pub(super) fence: Option<Arc<StreamFence>>,
+    /// Whether it is to be written though nobody waits for its answer.
+    pub(super) fire_and_forget: bool,
     pub(super) answer: oneshot::Sender<PartResult>,
 }
 
@@ -110,6 +112,7 @@ impl OpenBatch {
             first_in_entry,
             producer: part.producer,
             fence: part.fence.cloned(),
+            fire_and_forget: part.fire_and_forget,
             answer,
         });
     }

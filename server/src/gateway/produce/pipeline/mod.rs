@@ -70,6 +70,8 @@ pub(crate) struct Part<'a> {
     pub(crate) fence: Option<&'a Arc<StreamFence>>,
     /// What the records count of the gateway's buffer budget.
     pub(crate) bytes: usize,
+    /// Whether the request is to be written though nobody waits for its answer (`ACKS_NONE`).
+    pub(crate) fire_and_forget: bool,
 }
 
 /// Why a part was not taken.
@@ -124,9 +126,15 @@ struct State {
     attempts: u32,
     gateway_sequence: u64,
     /// Sequences in unanswered batches, with those who wait for the same answer.
-    pending: HashMap<SequenceKey, Vec<oneshot::Sender<PartResult>>>,
+    pending: HashMap<SequenceKey, Vec<Repeat>>,
     by_producer: HashMap<ProducerId, usize>,
     closed: bool,
+}
+
+/// A repeat of a request that is unanswered: it gets the same answer.
+struct Repeat {
+    answer: oneshot::Sender<PartResult>,
+    fence: Option<Arc<StreamFence>>,
 }
 
 impl PartitionPipeline {
@@ -165,9 +173,14 @@ impl PartitionPipeline {
             self.context.budget.release(part.bytes);
             return Ok(receiver);
         }
+        if part.fence.is_some_and(|fence| fence.has_failed()) {
+            drop(answer.send(Err(ProduceError::PredecessorFailed)));
+            self.context.budget.release(part.bytes);
+            return Ok(receiver);
+        }
         if let Some(key) = part.producer {
             if let Some(waiting) = state.pending.get_mut(&key) {
-                waiting.push(answer);
+                waiting.push(Repeat { answer, fence: part.fence.cloned() });
                 self.context.budget.release(part.bytes);
                 return Ok(receiver);
             }
@@ -223,7 +236,9 @@ impl PartitionPipeline {
     fn pump(self: &Arc<Self>, state: &mut State) {
         while !state.restarting && state.unanswered < BATCHES_UNANSWERED_MAX {
             let Some(batch) = state.ready.pop_front() else { break };
-            self.send(state, batch);
+            if let Some(batch) = self.without_fenced(state, batch) {
+                self.send(state, batch);
+            }
         }
     }
 
@@ -268,5 +283,7 @@ impl PartitionPipeline {
         for batch in refused.chain(ready) {
             self.refuse(&mut state, batch.requests, &ProduceError::TopicGone);
         }
+        drop(state);
+        self.answered.notify_waiters();
     }
 }

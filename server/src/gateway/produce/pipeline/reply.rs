@@ -8,7 +8,7 @@ use wharf_log::producer::EntryVerdict;
 use wharf_types::Offset;
 
 use super::batch::{BatchRequests, BatchedRequest, ClosedBatch, keep_entries};
-use super::{PartAnswer, PartResult, PartitionPipeline, State};
+use super::{PartAnswer, PartResult, PartitionPipeline, Repeat, State};
 use crate::gateway::errors::ProduceError;
 use crate::storage_api::{AppendFailure, AppendReply, StorageError, is_final};
 
@@ -41,7 +41,13 @@ impl PartitionPipeline {
             Err(failure) => {
                 // The leader has ended the generation with this refusal.
                 state.restarting = true;
-                self.refuse(&mut state, requests, &ProduceError::Storage(failure.error));
+                let refused = failure.batch.is_some() || failure.error.is_certain_refusal();
+                let error = if refused {
+                    ProduceError::Storage(failure.error)
+                } else {
+                    ProduceError::Doubtful(failure.error)
+                };
+                self.refuse(&mut state, requests, &error);
             }
         }
         self.go_on(&mut state);
@@ -100,9 +106,9 @@ impl PartitionPipeline {
 
     /// Takes out the requests of streams that have failed, and whole batches for which nobody waits any more:
     /// none of it was appended.
-    fn without_fenced(&self, state: &mut State, closed: ClosedBatch) -> Option<ClosedBatch> {
+    pub(super) fn without_fenced(&self, state: &mut State, closed: ClosedBatch) -> Option<ClosedBatch> {
         let ClosedBatch { batch, requests } = closed;
-        if requests.requests.iter().all(|request| request.answer.is_closed()) {
+        if requests.requests.iter().all(|request| is_abandoned(state, request)) {
             self.refuse(state, requests, &ProduceError::GaveUp);
             return None;
         }
@@ -155,7 +161,7 @@ impl PartitionPipeline {
                     self.answer_duplicate(state, request, *base_offset, *last_offset);
                 }
                 Some(verdict) => self.answer(state, request, Err(ProduceError::Verdict(*verdict))),
-                None => self.answer(state, request, Err(ProduceError::Storage(StorageError::DiskFailed))),
+                None => self.answer(state, request, Err(ProduceError::Doubtful(StorageError::DiskFailed))),
             }
         }
         let rest = BatchRequests { requests: held_up, entry_records, hashed_over, bytes };
@@ -207,7 +213,8 @@ impl PartitionPipeline {
         self.context.runtime.spawn(async move {
             let result = match committed.await {
                 Ok(()) => Ok(PartAnswer { base_offset: Some(base), duplicate: true }),
-                Err(error) => Err(ProduceError::Storage(error)),
+                // It is in the log, and whether it stays is not known.
+                Err(error) => Err(ProduceError::Doubtful(error)),
             };
             answer_all(request.answer, waiting, result);
         });
@@ -232,11 +239,7 @@ impl PartitionPipeline {
     }
 
     /// The request's sequence is not unanswered any more; gives back those who waited for the same answer.
-    fn settle(
-        &self,
-        state: &mut State,
-        request: &BatchedRequest,
-    ) -> Vec<tokio::sync::oneshot::Sender<PartResult>> {
+    fn settle(&self, state: &mut State, request: &BatchedRequest) -> Vec<Repeat> {
         let Some(key) = request.producer else { return Vec::new() };
         if let Some(unanswered) = state.by_producer.get_mut(&key.producer_id) {
             *unanswered -= 1;
@@ -248,15 +251,21 @@ impl PartitionPipeline {
     }
 }
 
+/// Whether nobody waits for the request any more, neither its first call nor a repeat.
+fn is_abandoned(state: &State, request: &BatchedRequest) -> bool {
+    let repeats = request.producer.and_then(|key| state.pending.get(&key));
+    let all_gone = repeats.is_none_or(|repeats| repeats.iter().all(|repeat| repeat.answer.is_closed()));
+    request.answer.is_closed() && all_gone && !request.fire_and_forget
+}
+
 /// Hands the answer to the request and to its repeats; callers that are gone lose only the answer.
-fn answer_all(
-    first: tokio::sync::oneshot::Sender<PartResult>,
-    repeats: Vec<tokio::sync::oneshot::Sender<PartResult>>,
-    result: PartResult,
-) {
-    for repeat in repeats {
+fn answer_all(first: tokio::sync::oneshot::Sender<PartResult>, repeats: Vec<Repeat>, result: PartResult) {
+    for Repeat { answer, fence } in repeats {
+        if let (Err(_), Some(fence)) = (&result, &fence) {
+            fence.fail();
+        }
         let result = result.clone().map(|answer| PartAnswer { duplicate: true, ..answer });
-        drop(repeat.send(result));
+        drop(answer.send(result));
     }
     drop(first.send(result));
 }
