@@ -57,6 +57,7 @@ pub(super) async fn commit(
         }
         offsets.push(checked);
     }
+    check_weight(&group, &offsets)?;
     check_ends(gateway, &offsets).await?;
     let commit = GroupCommit { group, offsets, member };
     let mut attempt = 0_u32;
@@ -111,6 +112,20 @@ fn check_offset(gateway: &Gateway, index: usize, commit: OffsetCommit) -> Result
         ));
     }
     Ok(OffsetToCommit { partition: route.partition_id(partition), offset, leader_epoch, metadata })
+}
+
+/// Most bytes of the records that one commit becomes, so that they fit into one batch of the group's log.
+const COMMIT_RECORDS_BYTES_MAX: usize = 3 << 20;
+/// What a committed offset takes in that log beside the group's name and the metadata.
+const OFFSET_RECORD_BYTES: usize = 128;
+
+fn check_weight(group: &GroupName, offsets: &[OffsetToCommit]) -> Result<(), ApiError> {
+    let metadata: usize = offsets.iter().map(|offset| offset.metadata.len()).sum();
+    let bytes = metadata + offsets.len() * (group.as_str().len() + OFFSET_RECORD_BYTES);
+    if bytes <= COMMIT_RECORDS_BYTES_MAX {
+        return Ok(());
+    }
+    Err(ApiError::invalid("offsets", "are too many with too much metadata for one commit; split it in two"))
 }
 
 /// A commit above the end of a log is refused where the leader knows the end.
