@@ -47,8 +47,10 @@ pub(super) async fn public_port(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let stop_health = stop.clone();
+    health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
     let reporting = tokio::spawn(async move {
         readiness.wait().await;
+        health.set_service_status("", tonic_health::ServingStatus::Serving).await;
         health.set_serving::<BrokerServiceServer<BrokerApi>>().await;
         health.set_serving::<AdminServiceServer<AdminApi>>().await;
         stop_health.cancelled().await;
