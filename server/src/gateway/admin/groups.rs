@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wharf_proto::error::ApiError;
+use wharf_proto::v1::ErrorReason;
 use wharf_types::{GroupName, Offset, TimestampMs};
 
 use super::super::lag::{self, Lag};
@@ -16,7 +17,7 @@ use crate::proto::{
     ResetOffsetsResponse, StartPosition, reset_offsets_request,
 };
 use crate::storage_api::{
-    CommitError, CommittedPosition, GroupDescription, OffsetQuery, OffsetToCommit, StorageError,
+    CommitError, CommittedPosition, GroupCommit, GroupDescription, OffsetQuery, OffsetToCommit, StorageError,
 };
 
 fn failed(error: StorageError) -> ApiError {
@@ -157,11 +158,17 @@ pub(super) async fn reset(
     if request.topic.is_empty() && !request.partitions.is_empty() {
         return Err(ApiError::invalid("partitions", "are named without a topic"));
     }
-    let described = find(gateway, &group).await?;
+    let described = match find(gateway, &group).await {
+        Ok(described) => Some(described),
+        // A position may be set before the group's first reader comes.
+        Err(error) if error.reason == ErrorReason::GroupNotFound && !request.topic.is_empty() => None,
+        Err(error) => return Err(error),
+    };
+    let exists = described.is_some();
+    let committed = described.map(|described| described.committed).unwrap_or_default();
     let image = gateway.controller.image();
-    let live =
-        described.committed.into_iter().filter(|position| image.topic(position.partition.topic_id).is_some());
-    let positions = select(gateway, &request, live.collect())?;
+    let is_live = |position: &CommittedPosition| image.topic(position.partition.topic_id).is_some();
+    let positions = select(gateway, &request, committed.into_iter().filter(is_live).collect())?;
     let mut offsets = Vec::with_capacity(positions.len());
     let mut resets = Vec::with_capacity(positions.len());
     for position in positions {
@@ -180,7 +187,12 @@ pub(super) async fn reset(
         });
     }
     if !request.validate_only && !offsets.is_empty() {
-        gateway.storage.reset(group, offsets).await.map_err(|error| errors::commit_error(&error))?;
+        let written = if exists {
+            gateway.storage.reset(group, offsets).await
+        } else {
+            gateway.storage.commit(GroupCommit { group, offsets, member: None }).await
+        };
+        written.map_err(|error| errors::commit_error(&error))?;
     }
     Ok(ResetOffsetsResponse { offsets: resets })
 }

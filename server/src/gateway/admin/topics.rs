@@ -7,7 +7,7 @@ use wharf_controller::{
 };
 use wharf_metadata::Topic;
 use wharf_proto::error::ApiError;
-use wharf_types::{NodeId, Offset, TopicConfigKey, TopicName, limits};
+use wharf_types::{NodeId, Offset, TopicConfigKey, TopicId, TopicName, limits};
 
 use super::super::routing::TopicRoute;
 use super::super::{Gateway, errors, retry};
@@ -65,11 +65,16 @@ fn count(field: &'static str, asked: i32, max: u32) -> Result<u32, ApiError> {
 fn summary(topic: &Topic) -> TopicSummary {
     TopicSummary {
         topic: topic.name.to_string(),
-        topic_id: topic.id.to_string(),
+        topic_id: topic_id_text(topic.id),
         partition_count: topic.partition_count().cast_signed(),
         replication_factor: topic.replication_factor.cast_signed(),
         internal: topic.name.is_internal(),
     }
+}
+
+/// A topic's id as the API shows it.
+fn topic_id_text(id: TopicId) -> String {
+    uuid::Uuid::from_bytes(*id.as_bytes()).to_string()
 }
 
 fn config_entries(topic: &Topic) -> Vec<ConfigEntry> {
@@ -234,7 +239,7 @@ pub(super) async fn delete(
         .await
         .map_err(|error| command_error(&request.topic, &error))?;
     gateway.routing.update(&gateway.controller.image());
-    Ok(DeleteTopicResponse { topic_id: deleted.topic_id.to_string() })
+    Ok(DeleteTopicResponse { topic_id: topic_id_text(deleted.topic_id) })
 }
 
 /// Moves log start offsets up.
