@@ -56,7 +56,7 @@ pub use self::manifest::DamagedRange;
 pub use self::meta::{PARTITION_META_FILE, read_partition_meta, write_partition_meta};
 pub use self::open::{OpenHint, ProducerRecovery, RecoveryReport};
 pub use self::reader::{LogReader, ReadLimit, ReadOutcome};
-pub use self::retention::RetentionReport;
+pub use self::retention::{RetentionLimits, RetentionReport};
 
 /// Name of the file of leader epochs.
 const EPOCHS_FILE: &str = "epochs";
@@ -125,12 +125,14 @@ impl Log {
     /// [`LogError::Io`] if the manifest cannot be stored, which poisons the log.
     pub fn set_config(&mut self, config: LogConfig) -> Result<(), LogError> {
         let held_compacted = self.config.cleanup.compacts() && !config.cleanup.compacts();
-        self.config = config;
         if held_compacted {
             // A follower takes over the holes of its leader: from now on only these may be there.
-            self.manifest.compacted_below = self.manifest.compacted_below.max(self.log_end_offset());
-            self.store_manifest("storing the manifest")?;
+            let end = self.log_end_offset();
+            self.change_manifest("storing the manifest", |manifest| {
+                manifest.compacted_below = manifest.compacted_below.max(end);
+            })?;
         }
+        self.config = config;
         Ok(())
     }
 
@@ -264,17 +266,20 @@ impl Log {
         LogError::Io { doing, partition: self.partition(), source }
     }
 
-    fn store_manifest(&mut self, doing: &'static str) -> Result<(), LogError> {
-        match self.manifest.store(&*self.shared.vfs, &self.dir) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.poison(doing, error)),
-        }
-    }
-
-    /// Stores a manifest whose older form would still be right, so that a full disk only delays it.
-    fn store_manifest_if_space(&mut self, doing: &'static str) -> Result<(), LogError> {
-        match self.manifest.store(&*self.shared.vfs, &self.dir) {
-            Ok(()) => Ok(()),
+    /// Changes the manifest durably where its older form would still be right: a full disk leaves it as it was, in
+    /// memory too.
+    fn change_manifest(
+        &mut self,
+        doing: &'static str,
+        change: impl FnOnce(&mut Manifest),
+    ) -> Result<(), LogError> {
+        let mut changed = self.manifest.clone();
+        change(&mut changed);
+        match changed.store(&*self.shared.vfs, &self.dir) {
+            Ok(()) => {
+                self.manifest = changed;
+                Ok(())
+            }
             Err(error) => Err(self.out_of_space_or_poison(doing, error)),
         }
     }

@@ -18,6 +18,15 @@ const CROWDED_IDLE_MAX: Duration = Duration::from_secs(3_600);
 /// How long a gateway's own producer id is remembered without a batch (R10).
 const GATEWAY_IDLE_MAX: Duration = Duration::from_secs(3_600);
 
+/// How much is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetentionLimits {
+    /// Longest time by append time, in milliseconds; `None` without bound.
+    pub age_ms: Option<u64>,
+    /// Most bytes; `None` without bound.
+    pub bytes: Option<u64>,
+}
+
 /// What retention removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetentionReport {
@@ -39,12 +48,27 @@ impl Log {
     /// # Errors
     /// [`LogError`].
     pub fn apply_retention(&mut self, now: TimestampMs, bound: Offset) -> Result<RetentionReport, LogError> {
+        let limits = RetentionLimits { age_ms: self.config.retention_ms, bytes: self.config.retention_bytes };
+        self.apply_retention_limits(now, bound, limits)
+    }
+
+    /// As [`Log::apply_retention`], with other limits than the topic's: for what is kept for groups that have not read
+    /// it.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub fn apply_retention_limits(
+        &mut self,
+        now: TimestampMs,
+        bound: Offset,
+        limits: RetentionLimits,
+    ) -> Result<RetentionReport, LogError> {
         self.roll_if_due(now)?;
         if !self.config.cleanup.deletes() {
             return Ok(RetentionReport { log_start: self.log_start_offset(), ..RetentionReport::default() });
         }
         let bound = bound.min(self.high_watermark());
-        self.roll_if_expired(now, bound)?;
+        self.roll_if_expired(now, bound, limits)?;
         let segments = self.shared.view().segments.clone();
         let closed = segments.split_last().map_or(&[][..], |(_, closed)| closed);
         let mut kept_bytes: u64 = segments.iter().map(|segment| segment.bytes()).sum();
@@ -52,8 +76,8 @@ impl Log {
         for (at, segment) in closed.iter().enumerate() {
             let next_base = segments[at + 1].base_offset();
             let left = kept_bytes - segment.bytes();
-            let is_too_much = self.config.retention_bytes.is_some_and(|limit| left >= limit);
-            if next_base > bound || !(self.is_expired(segment, now) || is_too_much) {
+            let is_too_much = limits.bytes.is_some_and(|limit| left >= limit);
+            if next_base > bound || !(limits.is_expired(segment, now) || is_too_much) {
                 break;
             }
             kept_bytes = left;
@@ -100,17 +124,24 @@ impl Log {
     }
 
     /// An active segment whose last record is expired is closed, so that it can go too.
-    fn roll_if_expired(&mut self, now: TimestampMs, bound: Offset) -> Result<(), LogError> {
+    fn roll_if_expired(
+        &mut self,
+        now: TimestampMs,
+        bound: Offset,
+        limits: RetentionLimits,
+    ) -> Result<(), LogError> {
         let is_expired = |active: &Arc<Segment>| {
-            active.bytes() > 0 && active.next_offset() <= bound && self.is_expired(active, now)
+            active.bytes() > 0 && active.next_offset() <= bound && limits.is_expired(active, now)
         };
         if self.active().as_ref().is_some_and(is_expired) {
             self.roll(self.log_end_offset())?;
         }
         Ok(())
     }
+}
 
-    fn is_expired(&self, segment: &Segment, now: TimestampMs) -> bool {
-        self.config.retention_ms.is_some_and(|limit| now.since(segment.last_append_time()) > limit)
+impl RetentionLimits {
+    fn is_expired(self, segment: &Segment, now: TimestampMs) -> bool {
+        self.age_ms.is_some_and(|limit| now.since(segment.last_append_time()) > limit)
     }
 }

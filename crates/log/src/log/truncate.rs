@@ -31,7 +31,7 @@ impl Log {
         }
         match self.cut_segments(cut) {
             Ok(end) => Ok(end),
-            Err(error) => Err(self.poison("truncating", error)),
+            Err(error) => Err(self.failed_change("truncating", error)),
         }
     }
 
@@ -44,7 +44,7 @@ impl Log {
         self.check_writable()?;
         match self.remove_all(offset) {
             Ok(()) => Ok(()),
-            Err(error) => Err(self.poison("resetting", error)),
+            Err(error) => Err(self.failed_change("resetting", error)),
         }
     }
 
@@ -76,9 +76,10 @@ impl Log {
             // An earlier call may have found no space for the snapshot that must stand before segments go.
             return self.remove_passed_segments();
         }
-        self.manifest.log_start = offset;
-        self.manifest.damaged.retain(|range| range.next_good > offset);
-        self.store_manifest_if_space("storing the log start")?;
+        self.change_manifest("storing the log start", |manifest| {
+            manifest.log_start = offset;
+            manifest.damaged.retain(|range| range.next_good > offset);
+        })?;
         let damaged = self.manifest.damaged.clone();
         self.shared.change_view(|view| {
             view.log_start = offset;
@@ -101,8 +102,7 @@ impl Log {
         self.check_writable()?;
         let found = self.shared.view().damaged.clone();
         if found != self.manifest.damaged {
-            self.manifest.damaged = found;
-            self.store_manifest_if_space("storing damaged ranges")?;
+            self.change_manifest("storing damaged ranges", |manifest| manifest.damaged = found)?;
         }
         Ok(())
     }
@@ -119,10 +119,17 @@ impl Log {
             return Err(LogError::NotDamaged { from, next_good });
         };
         range.skipped = true;
-        self.manifest.damaged.clone_from(&ranges);
-        self.store_manifest_if_space("storing damaged ranges")?;
+        self.change_manifest("storing damaged ranges", |manifest| manifest.damaged.clone_from(&ranges))?;
         self.shared.change_view(|view| view.damaged = ranges);
         Ok(())
+    }
+
+    /// A full disk before an operation was announced has changed nothing; behind that there is no way back.
+    fn failed_change(&mut self, doing: &'static str, error: io::Error) -> LogError {
+        match self.manifest.pending {
+            Pending::None => self.out_of_space_or_poison(doing, error),
+            _ => self.poison(doing, error),
+        }
     }
 
     fn cut_segments(&mut self, cut: Offset) -> io::Result<Offset> {
@@ -144,11 +151,13 @@ impl Log {
                 end = self.log_start_offset();
             }
         }
-        self.manifest.note_truncation(end);
+        let mut manifest = self.manifest.clone();
+        manifest.note_truncation(end);
         let announced = keep.as_ref().map(|(segment, end)| (segment.base_offset(), end.bytes));
-        self.manifest.pending = Pending::Truncate { cut: removed_from, keep: announced };
-        self.manifest.damaged.retain(|range| range.from < end);
-        self.manifest.store(&*vfs, &self.dir)?;
+        manifest.pending = Pending::Truncate { cut: removed_from, keep: announced };
+        manifest.damaged.retain(|range| range.from < end);
+        manifest.store(&*vfs, &self.dir)?;
+        self.manifest = manifest;
         for segment in segments.iter() {
             segment.pin(&*vfs)?;
         }
@@ -268,12 +277,14 @@ impl Log {
     fn remove_all(&mut self, offset: Offset) -> io::Result<()> {
         let vfs = Arc::clone(&self.shared.vfs);
         let segments = self.shared.view().segments.clone();
-        self.manifest.note_truncation(Offset::ZERO);
-        self.manifest.log_start = offset;
-        self.manifest.compacted_below = Offset::ZERO;
-        self.manifest.damaged.clear();
-        self.manifest.pending = Pending::Reset(offset);
-        self.manifest.store(&*vfs, &self.dir)?;
+        let mut manifest = self.manifest.clone();
+        manifest.note_truncation(Offset::ZERO);
+        manifest.log_start = offset;
+        manifest.compacted_below = Offset::ZERO;
+        manifest.damaged.clear();
+        manifest.pending = Pending::Reset(offset);
+        manifest.store(&*vfs, &self.dir)?;
+        self.manifest = manifest;
         for segment in &segments {
             segment.pin(&*vfs)?;
         }

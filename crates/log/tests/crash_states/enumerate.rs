@@ -152,8 +152,12 @@ fn append_and_crash(state: &MemoryVfs, context: &Context<'_>) {
     let epoch = log.leader_epoch().next();
     log.begin_leader_epoch(epoch).unwrap();
     let visible = crate::scenario::read_all(&log);
-    crate::scenario::append_marker(&mut log, epoch);
+    // Beyond where the log ended before the crash, so that nothing left from there is taken for new.
+    for sequence in 0..8 {
+        crate::scenario::append_marker(&mut log, epoch, sequence);
+    }
     let durable_end = log.flush().unwrap();
+    let producers = log.producer_states().encode_snapshot();
     drop((dir, log));
     let (_dir, (log, report)) = open(&state.crash(CrashPolicy::LoseAll), context.config);
     assert!(report.damaged.is_empty(), "after {}: {report:?}", context.done);
@@ -161,6 +165,7 @@ fn append_and_crash(state: &MemoryVfs, context: &Context<'_>) {
     let again = crate::scenario::read_all(&log);
     assert!(visible.iter().all(|(offset, value)| again.get(offset) == Some(value)));
     assert!(again.contains_key(&end.value()));
+    assert_eq!(log.producer_states().encode_snapshot(), producers, "after {} operations", context.done);
 }
 
 fn checked(state: &MemoryVfs, context: &Context<'_>) -> wharf_log::log::Log {

@@ -271,10 +271,12 @@ fn batch(values: &[Vec<u8>], sequence: Option<u64>, key: Option<u64>) -> Unseale
     builder.finish().unwrap()
 }
 
-/// Appends a batch after a recovery.
-pub(crate) fn append_marker(log: &mut Log, leader_epoch: LeaderEpoch) {
+/// Appends a batch of another producer after a recovery.
+pub(crate) fn append_marker(log: &mut Log, leader_epoch: LeaderEpoch, sequence: u64) {
     let first = log.log_end_offset().value();
-    let values = [value(first, u64::MAX)];
+    let values = [value(first, u64::MAX), value(first + 1, u64::MAX)];
     let context = LeaderAppend { leader_epoch, high_watermark: log.high_watermark(), now: NOW };
-    log.append_leader(batch(&values, None, None), &context).unwrap();
+    let batch = batch(&values, Some(1_000_000 + sequence), None);
+    let outcome = log.append_leader(batch, &context).unwrap();
+    assert!(matches!(outcome, LeaderAppendOutcome::Appended { .. }));
 }
