@@ -18,10 +18,11 @@ $goals[0] as $goals
           name: $name, unit: $goal.unit,
           bare: ($bare | map(.value) | median | short), wharf: ($value | short), ratio: $ratio,
           rounds: {bare: ($bare | map(.value)), wharf: ($wharf | map(.value))},
-          goal_text: (if $goal.ratio_min then "≥ \($goal.ratio_min * 100 | round) %" elif $goal.max then "≤ \($goal.max)" else null end),
+          goal_text: (if $goal.ratio_min then "≥ \($goal.ratio_min * 100 | round) %" elif $goal.max then "≤ \($goal.max)" elif $goal.min then "≥ \($goal.min)" else null end),
           verdict: (
             if $goal.ratio_min and $ratio then (if $ratio >= $goal.ratio_min then "met" else "missed" end)
             elif $goal.max then (if $value <= $goal.max then "met" else "missed" end)
+            elif $goal.min then (if $value >= $goal.min then "met" else "missed" end)
             else "" end)
         }
     ]

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wharf_log::checkpoint::CheckpointEntry;
-use wharf_types::TopicPartition;
+use wharf_types::{GroupName, Offset, TopicPartition};
 
 use super::node::StorageNode;
+use super::partition::Partition;
 use super::wall_clock_guard::WallClockGuard;
 
 const TICK: Duration = Duration::from_millis(200);
@@ -48,7 +49,7 @@ pub(super) async fn run(node: Arc<StorageNode>) {
         if count.is_multiple_of(RETENTION_TICKS) {
             super::reconcile::lead_what_is_assigned(&node);
             for partition in node.partitions() {
-                drop(partition.maintain(clock).await);
+                drop(partition.maintain(clock, unread_from(&node, &partition)).await);
             }
             let worker = Arc::clone(&node);
             drop(node.shared.io.run(move || purge_trash(&worker)).await);
@@ -57,6 +58,19 @@ pub(super) async fn run(node: Arc<StorageNode>) {
             super::compaction::run_once(&node).await;
         }
     }
+}
+
+/// Where the slowest of the groups of `retain.for.groups` stands on the partition; none where no group is named. A
+/// group that is not known, or has committed nothing, has read nothing.
+fn unread_from(node: &StorageNode, partition: &Partition) -> Option<Offset> {
+    let settings = partition.settings();
+    let groups = settings.config.retain_for_groups.iter().filter_map(|name| GroupName::new(name).ok());
+    let committed = groups.map(|group| {
+        let found = node.coordinator.committed(&group, &[partition.id()]);
+        let position = found.ok().flatten().and_then(|positions| positions.first()?.offset);
+        position.unwrap_or_default()
+    });
+    committed.min()
 }
 
 async fn look_at_disk(node: &Arc<StorageNode>) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use wharf_log::checkpoint::CheckpointEntry;
-use wharf_log::log::{LeaderAppend, LogConfig, LogError};
+use wharf_log::log::{LeaderAppend, LogConfig, LogError, RetentionLimits, RetentionReport};
 use wharf_types::{FlushPolicy, LeaderEpoch, Offset, TimestampMs};
 
 use super::super::wall_clock_guard::ClockState;
@@ -55,20 +55,26 @@ impl Partition {
         }
     }
 
+    /// `unread_from` is where the first of the groups stands for which unread records are kept.
+    ///
     /// Rolls, expires producers and, while the wall clock can be believed, deletes old segments; in the partition's
     /// turn.
-    pub(crate) fn maintain(self: &Arc<Self>, clock: ClockState) -> oneshot::Receiver<()> {
+    pub(crate) fn maintain(
+        self: &Arc<Self>,
+        clock: ClockState,
+        unread_from: Option<Offset>,
+    ) -> oneshot::Receiver<()> {
         let (done, receiver) = oneshot::channel();
         let partition = Arc::clone(self);
         self.submit(Job::Work(Box::new(move |state| {
-            partition.maintain_now(state, clock);
+            partition.maintain_now(state, clock, unread_from);
             // The housekeeper may have stopped waiting.
             let _ = done.send(());
         })));
         receiver
     }
 
-    fn maintain_now(&self, state: &mut State, clock: ClockState) {
+    fn maintain_now(&self, state: &mut State, clock: ClockState, unread_from: Option<Offset>) {
         if state.closed || state.leading.is_none() || state.log.is_poisoned() {
             return;
         }
@@ -82,7 +88,7 @@ impl Partition {
         if !clock.is_steady() {
             return;
         }
-        match state.log.apply_retention(now, bound) {
+        match self.apply_retention(state, now, bound, unread_from) {
             Ok(report) if report.segments > 0 => tracing::info!(
                 partition = %self.id, segments = report.segments, bytes = report.bytes,
                 log_start = %state.log.log_start_offset(), "retention deleted segments"
@@ -90,6 +96,29 @@ impl Partition {
             Ok(_) => {}
             Err(error) => self.log_failed(state, &error),
         }
+    }
+
+    /// What no group of `retain.for.groups` waits for goes by the topic's retention, the rest by the bound on it.
+    fn apply_retention(
+        &self,
+        state: &mut State,
+        now: TimestampMs,
+        bound: Offset,
+        unread_from: Option<Offset>,
+    ) -> Result<RetentionReport, LogError> {
+        let Some(unread_from) = unread_from else { return state.log.apply_retention(now, bound) };
+        let read = state.log.apply_retention(now, bound.min(unread_from))?;
+        let settings = self.settings();
+        let limits = RetentionLimits {
+            age_ms: settings.config.retain_for_groups_max_ms,
+            bytes: settings.config.retain_for_groups_max_bytes,
+        };
+        let unread = state.log.apply_retention_limits(now, bound, limits)?;
+        Ok(RetentionReport {
+            segments: read.segments + unread.segments,
+            bytes: read.bytes + unread.bytes,
+            log_start: unread.log_start,
+        })
     }
 
     fn expire_producers(&self, state: &mut State, now: TimestampMs) {
