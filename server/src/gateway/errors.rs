@@ -71,6 +71,7 @@ impl InvalidRecord {
                     .with_metadata("limit", limit)
                     .with_metadata("size", actual)
             }
+            InvalidRecord::BothForms { .. } => ApiError::invalid(field, self.to_string()),
             _ => ApiError::invalid_as(ErrorReason::InvalidRecord, field, self.to_string()),
         };
         error.with_applied(Applied::None)

@@ -9,7 +9,7 @@ use std::time::Instant;
 use http::{HeaderMap, Request, Response};
 use tonic::{Code, Status, body::Body};
 use tower::{Layer, Service};
-use wharf_proto::error::{ApiError, TRAILER_REASON};
+use wharf_proto::error::{ApiError, Applied, TRAILER_REASON};
 use wharf_proto::v1::ErrorReason;
 use wharf_types::limits;
 
@@ -104,8 +104,9 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let rpc = self.metrics.rpc(request.uri().path());
-        OutermostFuture { inner: Box::pin(self.inner.call(request)), rpc, started: Instant::now() }
+        let path = request.uri().path();
+        let (rpc, produces) = (self.metrics.rpc(path), path.ends_with("/Produce"));
+        OutermostFuture { inner: Box::pin(self.inner.call(request)), rpc, produces, started: Instant::now() }
     }
 }
 
@@ -113,6 +114,8 @@ where
 pub(crate) struct OutermostFuture<F> {
     inner: Pin<Box<F>>,
     rpc: RpcMetrics,
+    /// Whether the errors of the call say what was applied.
+    produces: bool,
     started: Instant,
 }
 
@@ -127,7 +130,7 @@ where
         let took = self.started.elapsed();
         Poll::Ready(result.map(|response| {
             let response = if response.headers().contains_key("grpc-status") {
-                translate_response(response)
+                translate_response(response, self.produces)
             } else {
                 response
             };
@@ -143,12 +146,17 @@ fn status_code(headers: &HeaderMap) -> Code {
 }
 
 /// A call that failed before its first message has its status in the headers.
-fn translate_response(response: Response<Body>) -> Response<Body> {
+fn translate_response(response: Response<Body>, produces: bool) -> Response<Body> {
     if response.headers().contains_key(TRAILER_REASON) {
         return response;
     }
     match Status::from_header_map(response.headers()) {
-        Some(status) if status.code() != Code::Ok => translate(status).into_http(),
+        Some(status) if status.code() != Code::Ok => match framework_error(status.code(), status.message()) {
+            // The framework could not read the request, so nobody has acted on it.
+            Some(error) if produces => error.with_applied(Applied::None).into_status().into_http(),
+            Some(error) => error.into_status().into_http(),
+            None => response,
+        },
         _ => response,
     }
 }

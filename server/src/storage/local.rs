@@ -6,6 +6,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use wharf_log::batch::BatchKind;
 use wharf_types::{
     GroupName, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TopicPartition, limits,
 };
@@ -249,6 +250,38 @@ fn committed_end(partition: &Partition) -> Result<Offset, StorageError> {
     partition.high_watermark().ok_or(StorageError::LeaderNotAvailable(partition.id()))
 }
 
+/// What `min_bytes` counts: the records' bytes, not those of the batches that hold them. Stops counting at `enough`.
+fn record_bytes(reply: &FetchReply, enough: usize) -> usize {
+    let data = reply.batches.iter().filter(|batch| batch.header().kind == BatchKind::Data);
+    if enough <= 1 {
+        return data.count();
+    }
+    let mut bytes = 0;
+    for batch in data {
+        // What cannot be taken apart ends the waiting; the reader is told what is wrong with it.
+        let Ok(records) = batch.records() else { return enough };
+        for record in records {
+            let Ok(record) = record else { return enough };
+            if record.offset < reply.start {
+                continue;
+            }
+            let headers: usize = record
+                .headers
+                .iter()
+                .map(|header| header.name.len() + header.value.map_or(0, <[u8]>::len))
+                .sum();
+            bytes += record.key.map_or(0, |key| key.len())
+                + record.value.map_or(0, |value| value.len())
+                + headers
+                + limits::RECORD_OVERHEAD_BYTES;
+            if bytes >= enough {
+                return bytes;
+            }
+        }
+    }
+    bytes
+}
+
 async fn fetch(partition: &Arc<Partition>, query: &FetchQuery) -> Result<FetchReply, StorageError> {
     let mut committed = partition.watch_high_watermark();
     let deadline = Instant::now() + query.max_wait;
@@ -268,7 +301,7 @@ async fn fetch(partition: &Arc<Partition>, query: &FetchQuery) -> Result<FetchRe
         } else {
             answered(partition.read_stored(plan)).await?
         };
-        let bytes: usize = reply.batches.iter().map(|batch| batch.bytes().len()).sum();
+        let bytes = record_bytes(&reply, query.min_bytes);
         // More is there than one answer takes, or the reading has passed a range without records.
         let not_the_end = reply.next_offset > from && (reply.batches.is_empty() || reply.next_offset < end);
         if bytes >= query.min_bytes || not_the_end || Instant::now() >= deadline {

@@ -30,14 +30,15 @@ pub(super) async fn list(
     request: ListGroupsRequest,
 ) -> Result<ListGroupsResponse, ApiError> {
     let size = paging::page_size(request.page_size)?;
-    let after = paging::parse("groups", &request.page_token)?.map(str::to_owned);
+    let list = paging::list_of("groups", &[&request.prefix]);
+    let after = paging::parse(&list, &request.page_token)?.map(str::to_owned);
     let page = retry::until_coordinated(gateway, || {
         gateway.storage.list_groups(request.prefix.clone(), after.clone(), size)
     })
     .await
     .map_err(failed)?;
     let next_page_token = match page.groups.last() {
-        Some(last) if page.more => paging::token("groups", last),
+        Some(last) if page.more => paging::token(&list, last),
         _ => String::new(),
     };
     Ok(ListGroupsResponse { groups: page.groups.into_iter().map(summary).collect(), next_page_token })
@@ -61,7 +62,8 @@ pub(super) async fn describe(
     request: DescribeGroupRequest,
 ) -> Result<DescribeGroupResponse, ApiError> {
     let size = paging::page_size(request.page_size)?;
-    let first = paging::parse_number("partitions", &request.page_token)?;
+    let list = paging::list_of("partitions", &[&request.group]);
+    let first = paging::parse_number(&list, &request.page_token)?;
     let group = check_group(&request.group)?;
     let described = find(gateway, &group).await?;
     let image = gateway.controller.image();
@@ -79,8 +81,7 @@ pub(super) async fn describe(
         partitions.push(group_partition(topic, position, lag));
     }
     let next = first.saturating_add(size);
-    let next_page_token =
-        if next < total { paging::token("partitions", &next.to_string()) } else { String::new() };
+    let next_page_token = if next < total { paging::token(&list, &next.to_string()) } else { String::new() };
     Ok(DescribeGroupResponse {
         group: Some(summary(group.to_string())),
         group_epoch: Some(described.group_epoch.cast_signed()),

@@ -1,7 +1,7 @@
 //! Pages of lists. A token is the last name (or number) of the page before it, marked with the list it belongs to.
 
 use wharf_proto::error::ApiError;
-use wharf_types::limits;
+use wharf_types::{limits, murmur2};
 
 /// The page size that a request asks for.
 ///
@@ -13,6 +13,12 @@ pub(super) fn page_size(asked: i32) -> Result<usize, ApiError> {
         Ok(0) => Ok(limits::PAGE_SIZE_DEFAULT as usize),
         Ok(size) => Ok(size.min(limits::PAGE_SIZE_MAX) as usize),
     }
+}
+
+/// The name of a list under these arguments: a token is good for the same call only.
+pub(super) fn list_of(list: &str, arguments: &[&str]) -> String {
+    // Names cannot hold a zero byte, so the arguments cannot run into each other.
+    format!("{list}-{:08x}", murmur2(arguments.join("\0").as_bytes()))
 }
 
 /// The token of the page that follows `last`.

@@ -7,6 +7,7 @@ use wharf_controller::{
 };
 use wharf_metadata::Topic;
 use wharf_proto::error::ApiError;
+use wharf_proto::v1::ErrorReason;
 use wharf_types::{NodeId, Offset, TopicConfigKey, TopicId, TopicName, limits};
 
 use super::super::routing::TopicRoute;
@@ -40,11 +41,34 @@ pub(super) async fn create(
         .create_topic(command)
         .await
         .map_err(|error| command_error(&request.topic, &error))?;
-    if !request.validate_only {
+    let mut topic = summary(&created.topic);
+    if request.validate_only {
+        // Nothing has this id.
+        topic.topic_id.clear();
+    } else {
         // The creator's next call must find the topic.
         gateway.routing.update(&gateway.controller.image());
+        until_served(gateway, &created.topic).await;
     }
-    Ok(CreateTopicResponse { topic: Some(summary(&created.topic)), config: config_entries(&created.topic) })
+    Ok(CreateTopicResponse { topic: Some(topic), config: config_entries(&created.topic) })
+}
+
+/// Waits until every partition of a new topic is served; the call's deadline bounds it.
+async fn until_served(gateway: &Gateway, topic: &Topic) {
+    for partition in topic.partitions() {
+        let mut attempt = 0;
+        loop {
+            let served = match gateway.storage.partition_status(partition.id).await {
+                Ok(status) => status.high_watermark.is_some(),
+                Err(error) => !error.is_retriable(),
+            };
+            if served || gateway.drain.is_cancelled() {
+                break;
+            }
+            retry::pause(attempt).await;
+            attempt += 1;
+        }
+    }
 }
 
 fn validation(validate_only: bool) -> Validation {
@@ -102,7 +126,8 @@ pub(super) async fn get(
     request: GetTopicRequest,
 ) -> Result<GetTopicResponse, ApiError> {
     let size = paging::page_size(request.page_size)?;
-    let first = paging::parse_number("partitions", &request.page_token)?;
+    let list = paging::list_of("partitions", &[&request.topic]);
+    let first = paging::parse_number(&list, &request.page_token)?;
     let topic = find(gateway, &request.topic)?;
     let all = topic.partitions();
     let mut partitions = Vec::new();
@@ -125,7 +150,7 @@ pub(super) async fn get(
     }
     let next = first.saturating_add(size);
     let next_page_token =
-        if next < all.len() { paging::token("partitions", &next.to_string()) } else { String::new() };
+        if next < all.len() { paging::token(&list, &next.to_string()) } else { String::new() };
     Ok(GetTopicResponse {
         topic: Some(summary(&topic)),
         config: config_entries(&topic),
@@ -148,7 +173,9 @@ pub(super) async fn list(
     request: ListTopicsRequest,
 ) -> Result<ListTopicsResponse, ApiError> {
     let size = paging::page_size(request.page_size)?;
-    let after = paging::parse("topics", &request.page_token)?;
+    let internal = if request.include_internal { "internal" } else { "" };
+    let list = paging::list_of("topics", &[&request.prefix, internal]);
+    let after = paging::parse(&list, &request.page_token)?;
     let image = gateway.controller.image();
     let mut topics = image.topics().filter(|topic| {
         (request.include_internal || !topic.name.is_internal())
@@ -158,7 +185,7 @@ pub(super) async fn list(
     let page: Vec<TopicSummary> = topics.by_ref().take(size).map(|topic| summary(topic)).collect();
     let more = topics.next().is_some();
     let next_page_token = match page.last() {
-        Some(last) if more => paging::token("topics", &last.topic),
+        Some(last) if more => paging::token(&list, &last.topic),
         _ => String::new(),
     };
     Ok(ListTopicsResponse { topics: page, next_page_token })
@@ -186,6 +213,13 @@ pub(super) async fn update(
         return Err(ApiError::invalid(
             "partitions",
             format!("{asked} is less than the topic's {}; the count only grows", route.partition_count()),
+        ));
+    }
+    if let Some(name) = request.unset_config.iter().find(|name| request.set_config.contains_key(*name)) {
+        return Err(ApiError::invalid_as(
+            ErrorReason::InvalidConfig,
+            "unset_config",
+            format!("{name} is set and unset by the same request; do one of them"),
         ));
     }
     let grows = partitions.is_some_and(|asked| asked > route.partition_count());
@@ -251,7 +285,8 @@ pub(super) async fn delete_records(
     if request.partitions.is_empty() {
         return Err(ApiError::invalid("partitions", "names no partition"));
     }
-    let mut checked = Vec::with_capacity(request.partitions.len());
+    let mut checked: Vec<(wharf_types::TopicPartition, Offset)> =
+        Vec::with_capacity(request.partitions.len());
     for (index, deletion) in request.partitions.iter().enumerate() {
         let partition = route.partition_id(route.check_partition(deletion.partition)?);
         let before = Offset::from_wire(deletion.before_offset).ok_or_else(|| {
@@ -260,6 +295,9 @@ pub(super) async fn delete_records(
                 "is negative; offsets count from 0",
             )
         })?;
+        if checked.iter().any(|(other, _)| *other == partition) {
+            return Err(ApiError::invalid(format!("partitions[{index}]"), "names a partition a second time"));
+        }
         checked.push((partition, before));
     }
     let failed = |error| errors::storage_error(&route.name, &error);
