@@ -79,3 +79,66 @@ pub fn all(dir: &Path) -> Vec<PathBuf> {
     found.sort();
     found
 }
+
+/// Copies a folder with all that is in it.
+///
+/// # Panics
+/// If that fails.
+pub fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (source, target) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+        if source.is_dir() {
+            copy(&source, &target);
+        } else {
+            fs::copy(&source, &target).unwrap();
+        }
+    }
+}
+
+/// Where these bytes stand first in a file.
+///
+/// # Panics
+/// If they do not.
+#[must_use]
+pub fn position_of(path: &Path, needle: &[u8]) -> u64 {
+    let bytes = fs::read(path).unwrap();
+    let found = bytes.windows(needle.len()).position(|window| window == needle);
+    found.unwrap_or_else(|| panic!("{} does not hold {:?}", path.display(), String::from_utf8_lossy(needle))) as u64
+}
+
+/// A way to damage a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// One byte in its middle is another.
+    Flip,
+    /// The second half is gone.
+    Truncate,
+    /// It is empty.
+    Empty,
+    /// Every byte is zero.
+    Zero,
+    /// It is gone.
+    Remove,
+}
+
+/// All ways.
+pub const DAMAGES: [Damage; 5] = [Damage::Flip, Damage::Truncate, Damage::Empty, Damage::Zero, Damage::Remove];
+
+impl Damage {
+    /// Damages a file.
+    ///
+    /// # Panics
+    /// If it is not there.
+    pub fn inflict(self, path: &Path) {
+        let size = length(path);
+        match self {
+            Damage::Flip if size == 0 => {}
+            Damage::Flip => flip(path, size / 2),
+            Damage::Truncate => truncate(path, size / 2),
+            Damage::Empty => truncate(path, 0),
+            Damage::Zero => fs::write(path, vec![0; usize::try_from(size).unwrap()]).unwrap(),
+            Damage::Remove => fs::remove_file(path).unwrap(),
+        }
+    }
+}

@@ -33,7 +33,7 @@ fn start(position: StartPosition) -> FetchRequest {
     at(Position::Start(position as i32))
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_fetches_are_refused() {
     let (_broker, mut api) = broker_with_records(3).await;
     let here = || at(Position::Offset(0));
@@ -65,7 +65,7 @@ async fn bad_fetches_are_refused() {
     assert_eq!(api.read_all("t", 0).await.len(), 3);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn offsets_outside_of_the_log_are_refused_with_its_bounds() {
     let (_broker, mut api) = broker_with_records(5).await;
     for offset in [6, i64::MAX] {
@@ -92,7 +92,7 @@ async fn offsets_outside_of_the_log_are_refused_with_its_bounds() {
     assert_eq!((earliest.records[0].offset, earliest.log_start_offset), (Some(3), Some(3)));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_empty_partition_has_numbers_too() {
     let (_broker, mut api) = broker_with_records(0).await;
     for position in [StartPosition::Earliest, StartPosition::Latest] {
@@ -103,7 +103,7 @@ async fn an_empty_partition_has_numbers_too() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bounds_are_kept_and_at_least_one_record_comes() {
     let (_broker, mut api) = broker_with_records(10).await;
     let page = api.fetch_with(FetchRequest { max_records: 3, ..at(Position::Offset(2)) }).await.unwrap();
@@ -121,7 +121,7 @@ async fn bounds_are_kept_and_at_least_one_record_comes() {
     assert_eq!(api.fetch_with(huge).await.unwrap().records.len(), 10);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_largest_record_fits_into_the_default_limit_of_a_client() {
     let (_broker, mut api) = broker_with_records(0).await;
     api.create_with("large", 1, &[("max.message.bytes", "2621440")]).await;
@@ -149,7 +149,7 @@ async fn the_largest_record_fits_into_the_default_limit_of_a_client() {
     assert!(page.records.len() > 20_000, "{}", page.records.len());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn text_is_given_where_it_is_text() {
     let (_broker, mut api) = broker_with_records(0).await;
     let header = |value: &'static [u8]| Header { name: "h".into(), value: Some(value.into()), value_text: None };
@@ -168,7 +168,7 @@ async fn text_is_given_where_it_is_text() {
     assert_eq!((second.key.as_deref(), second.value.as_deref()), (Some(&b"\xff"[..]), Some(&b"\xfe"[..])));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_poll_answers_when_there_is_something() {
     let (_broker, mut api) = broker_with_records(1).await;
     let mut poller = api.clone();
@@ -181,7 +181,7 @@ async fn a_long_poll_answers_when_there_is_something() {
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_poll_waits_for_min_bytes() {
     let (_broker, mut api) = broker_with_records(1).await;
     // Three records of 66 to 71 bytes; the poll that wants three may not answer with one or two.
@@ -194,7 +194,7 @@ async fn a_long_poll_waits_for_min_bytes() {
     assert_eq!(waiting.await.unwrap().unwrap().records.len(), 3);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_poll_ends_empty_and_in_time() {
     let (_broker, mut api) = broker_with_records(1).await;
     let begun = Instant::now();
@@ -208,7 +208,7 @@ async fn a_long_poll_ends_empty_and_in_time() {
     assert!(page.records.is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn append_times_can_be_looked_up() {
     let (_broker, mut api) = broker_with_records(0).await;
     let mut times = Vec::new();
@@ -242,7 +242,7 @@ async fn list(api: &mut Api, at: At, partitions: Vec<i32>) -> Vec<PartitionOffse
     api.broker.list_offsets(request).await.unwrap().into_inner().offsets
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ends_are_listed_for_one_and_for_all_partitions() {
     let (_broker, mut api) = broker_with_records(4).await;
     let numbers = |found: Vec<PartitionOffset>| found.iter().map(|o| (o.partition, o.offset)).collect::<Vec<_>>();

@@ -38,7 +38,7 @@ async fn broker_with_topic() -> (Broker, Api) {
     (broker, api)
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_places_are_refused() {
     let (_broker, mut api) = broker_with_topic().await;
     let error = rejects(&mut api, to("nope", vec![record("v")]), Code::NotFound, ErrorReason::TopicNotFound).await;
@@ -54,7 +54,7 @@ async fn unknown_places_are_refused() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_records_are_refused() {
     let (_broker, mut api) = broker_with_topic().await;
     let header = |name: &str| Header { name: name.to_owned(), value: Some("v".into()), value_text: None };
@@ -90,7 +90,7 @@ fn keyed_only(key: &'static str) -> Record {
     Record { key: Some(key.into()), ..Default::default() }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_requests_are_refused() {
     let (_broker, mut api) = broker_with_topic().await;
     let invalid = [
@@ -114,7 +114,7 @@ fn sequenced(producer: ProducerSequence) -> ProduceRequest {
     ProduceRequest { producer: Some(producer), ..to("t", vec![record("v")]) }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn oversized_records_are_refused_with_limit_and_size() {
     let (_broker, mut api) = broker_with_topic().await;
     // What counts is key, value, header names and values, and 64 bytes.
@@ -130,7 +130,7 @@ async fn oversized_records_are_refused_with_limit_and_size() {
     assert_eq!(error.metadata_value("size"), Some("1048577"));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn oversized_requests_are_refused_with_limit_and_size() {
     let (_broker, mut api) = broker_with_topic().await;
     let limit = 4 * MIB;
@@ -148,7 +148,7 @@ async fn oversized_requests_are_refused_with_limit_and_size() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn undecodable_requests_are_refused() {
     let (_broker, mut api) = broker_with_topic().await;
     let methods = [
@@ -176,7 +176,7 @@ async fn undecodable_requests_are_refused() {
     assert_eq!(unknown.unwrap_err().code(), Code::Unimplemented);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn records_come_back_as_they_were_sent() {
     let (_broker, mut api) = broker_with_topic().await;
     let named = |name: &str, value: Option<&'static [u8]>| Header {
@@ -213,7 +213,7 @@ async fn records_come_back_as_they_were_sent() {
     assert!(read.windows(2).all(|pair| pair[0].append_time_ms <= pair[1].append_time_ms));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_default_event_time_is_the_time_of_arrival() {
     let (_broker, mut api) = broker_with_topic().await;
     let now = |info: wharf_proto::v1::GetServerInfoResponse| info.server_time_ms.unwrap();
@@ -225,7 +225,7 @@ async fn the_default_event_time_is_the_time_of_arrival() {
     assert!((before..=after).contains(&read[0].append_time_ms.unwrap()));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_choose_partitions_as_kafkas_clients_do() {
     let (_broker, mut api) = broker_with_topic().await;
     let answer = api.produce("t", None, vec![keyed("u1", "hello")]).await.unwrap();
@@ -243,7 +243,7 @@ async fn keys_choose_partitions_as_kafkas_clients_do() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_acks_level_answers_as_it_says() {
     let (mut broker, mut api) = broker_with_topic().await;
     for acks in [Acks::None, Acks::Leader, Acks::All, Acks::Unspecified] {
@@ -262,7 +262,7 @@ async fn every_acks_level_answers_as_it_says() {
     assert_eq!(api.read_all("t", 0).await, read);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn compressed_topics_give_back_what_was_written() {
     let mut broker = Broker::start();
     let mut api = broker.api().await;
@@ -286,7 +286,7 @@ async fn compressed_topics_give_back_what_was_written() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn compacted_topics_want_keys() {
     let broker = Broker::start();
     let mut api = broker.api().await;
@@ -297,7 +297,7 @@ async fn compacted_topics_want_keys() {
     api.produce("c", None, vec![keyed("k", "v"), tombstone]).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn topics_are_created_on_first_produce_where_that_is_switched_on() {
     let broker = Broker::start_with(Options::with_args(&["--auto-create-topics"]));
     let mut api = broker.api().await;
@@ -307,7 +307,7 @@ async fn topics_are_created_on_first_produce_where_that_is_switched_on() {
     refused_produce(answer, Code::InvalidArgument, ErrorReason::InvalidTopicName, &Applied::None);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_clients_at_once_are_all_answered() {
     let (_broker, api) = broker_with_topic().await;
     let calls = (0..500).map(|n: i32| {

@@ -31,7 +31,7 @@ async fn topic_names(api: &mut Api) -> Vec<String> {
     listed.topics.into_iter().map(|topic| topic.topic).collect()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_creations_are_refused() {
     let broker = Broker::start();
     let mut api = broker.api().await;
@@ -92,7 +92,7 @@ async fn bad_creations_are_refused() {
     api.put("t", 0, "still served").await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_topic_has_the_documented_defaults() {
     let broker = Broker::start();
     let mut api = broker.api().await;
@@ -133,7 +133,7 @@ async fn a_new_topic_has_the_documented_defaults() {
     assert_eq!(partition.leader, Some(partition.replicas[0]));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn validation_alone_changes_nothing() {
     let broker = Broker::start();
     let mut api = broker.api().await;
@@ -171,7 +171,7 @@ async fn validation_alone_changes_nothing() {
     assert_eq!(api.read_all("t", 0).await.len(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_come_in_pages() {
     let broker = Broker::start();
     let mut api = broker.api().await;
@@ -226,7 +226,7 @@ async fn lists_come_in_pages() {
     refused(api.admin.list_topics(request).await, Code::InvalidArgument, ErrorReason::InvalidRequest);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_can_be_changed_and_survive_a_restart() {
     let mut broker = Broker::start();
     let mut api = broker.api().await;
@@ -251,7 +251,7 @@ async fn settings_can_be_changed_and_survive_a_restart() {
     api.put("t", 0, "x".repeat(960)).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_changes_are_refused_whole() {
     let broker = Broker::start();
     let mut api = broker.api().await;
@@ -277,7 +277,7 @@ async fn bad_changes_are_refused_whole() {
     assert_eq!(settings(&shown.into_inner().config)["retention.ms"], ("604800000", true));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_with_keys_grows_only_on_request() {
     let mut broker = Broker::start();
     let mut api = broker.api().await;
@@ -307,7 +307,7 @@ async fn a_topic_with_keys_grows_only_on_request() {
     assert_eq!(api.records_written("keyed").await, 2);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_created_again_starts_empty() {
     let mut broker = Broker::start();
     let mut api = broker.api().await;
@@ -334,7 +334,7 @@ async fn a_topic_created_again_starts_empty() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn records_can_be_deleted_up_to_the_end() {
     let mut broker = Broker::start();
     let mut api = broker.api().await;
@@ -372,7 +372,7 @@ async fn records_can_be_deleted_up_to_the_end() {
     assert_eq!(broker.api().await.read_all("t", 0).await[0].offset, Some(6));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_damage_can_be_skipped() {
     let broker = Broker::start();
     let mut api = broker.api().await;

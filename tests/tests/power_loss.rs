@@ -28,7 +28,7 @@ async fn without_flushes_a_power_loss_leaves_a_prefix() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_and_a_topic_survive_a_power_loss() {
     let mut broker = Broker::start_with(Options { power_loss: true, ..Options::default() });
     let mut api = broker.api().await;
