@@ -1,6 +1,7 @@
 //! Commit, GetCommitted, ListOffsets.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use futures::future::try_join_all;
@@ -49,13 +50,17 @@ pub(super) async fn commit(
     }
     let member = request.member.map(check_member).transpose()?;
     let mut offsets = Vec::with_capacity(request.offsets.len());
-    let mut seen = HashSet::new();
+    let mut seen: HashMap<TopicPartition, usize> = HashMap::new();
     for (index, offset) in request.offsets.into_iter().enumerate() {
         let checked = check_offset(gateway, index, offset)?;
-        if !seen.insert(checked.partition) {
-            return Err(ApiError::invalid(format!("offsets[{index}]"), "names a partition a second time"));
+        // Of two positions for one partition the later counts.
+        match seen.entry(checked.partition) {
+            Entry::Vacant(place) => {
+                place.insert(offsets.len());
+                offsets.push(checked);
+            }
+            Entry::Occupied(place) => offsets[*place.get()] = checked,
         }
-        offsets.push(checked);
     }
     check_weight(&group, &offsets)?;
     check_ends(gateway, &offsets).await?;

@@ -12,14 +12,14 @@ use crate::proto::{
     NodeRole, NodeState, ServerLimits,
 };
 
-/// What this version can do; clients look for a name, never for a version.
+/// What this version can do; clients look for a name, never for a version. In lexical order.
 const FEATURES: [&str; 6] = [
-    "produce-stream",
-    "idempotent-producer",
-    "server-side-coalescing",
+    "compaction",
     "fetch-long-poll",
     "group-offsets",
-    "compaction",
+    "idempotent-producer",
+    "produce-stream",
+    "server-side-coalescing",
 ];
 
 /// Tells version, features and limits.

@@ -159,6 +159,9 @@ pub(super) async fn reset(
     if request.topic.is_empty() && !request.partitions.is_empty() {
         return Err(ApiError::invalid("partitions", "are named without a topic"));
     }
+    if request.topic.is_empty() && matches!(target, Target::Exact(_)) {
+        return Err(ApiError::invalid("offset", "one offset for all topics means nothing; name a topic"));
+    }
     let described = match find(gateway, &group).await {
         Ok(described) => Some(described),
         // A position may be set before the group's first reader comes.
@@ -173,6 +176,10 @@ pub(super) async fn reset(
     let mut offsets = Vec::with_capacity(positions.len());
     let mut resets = Vec::with_capacity(positions.len());
     for position in positions {
+        // Where nothing is committed there is nothing to shift.
+        if matches!(target, Target::Shift(_)) && position.offset.is_none() {
+            continue;
+        }
         let after = resolve(gateway, &target, &position).await?;
         resets.push(OffsetReset {
             topic: topic_name(gateway, position.partition).to_string(),

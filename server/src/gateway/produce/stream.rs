@@ -20,7 +20,7 @@ use tonic::{Status, Streaming};
 use wharf_proto::error::{ApiError, Applied};
 use wharf_types::{ProducerId, limits};
 
-use super::fence::StreamFence;
+use super::fence::{FirstFailure, StreamFence};
 use super::{PendingProduce, Submission};
 use crate::gateway::admin::auto_create;
 use crate::gateway::{Gateway, errors, layers};
@@ -99,7 +99,9 @@ fn response(request_id: i64, outcome: Outcome) -> ProduceStreamResponse {
 
 /// One producer on one stream.
 struct StreamProducer {
-    fence: Arc<StreamFence>,
+    first_failure: FirstFailure,
+    /// Requests that were read.
+    requests: u64,
     unanswered: Arc<Semaphore>,
 }
 
@@ -172,10 +174,12 @@ impl Reader {
             return Place { request_id, fence: None, outcome, _permit: None };
         };
         let producer = self.producers.entry(producer_id).or_insert_with(|| StreamProducer {
-            fence: Arc::default(),
+            first_failure: FirstFailure::default(),
+            requests: 0,
             unanswered: Arc::new(Semaphore::new(limits::PRODUCER_UNANSWERED_MAX)),
         });
-        let fence = Arc::clone(&producer.fence);
+        let fence = Arc::new(StreamFence::new(&producer.first_failure, producer.requests));
+        producer.requests += 1;
         // The semaphore is never closed.
         let permit = Arc::clone(&producer.unanswered).acquire_owned().await.ok();
         let outcome = self.outcome(message, limit, Some(&fence)).await;
