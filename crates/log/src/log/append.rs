@@ -340,8 +340,15 @@ impl Log {
         let chunk = end.clamp(ALLOCATION_BYTES_MIN, ALLOCATION_BYTES_MAX);
         let start = self.allocated_bytes.min(end);
         let until = (end + chunk).min(u64::from(self.config.segment_bytes)).max(end);
-        file.allocate(start, until - start)?;
-        self.allocated_bytes = until;
+        match file.allocate(start, until - start) {
+            Ok(()) => self.allocated_bytes = until,
+            // What is left is less than a chunk, but may still hold the batch.
+            Err(error) if is_out_of_space(&error) => {
+                file.allocate(start, end - start)?;
+                self.allocated_bytes = end;
+            }
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
 
