@@ -13,9 +13,9 @@ use wharf_proto::v1::broker_service_client::BrokerServiceClient;
 use wharf_proto::v1::fetch_request::Position;
 use wharf_proto::v1::list_offsets_request::At;
 use wharf_proto::v1::{
-    CommitRequest, CreateTopicRequest, ErrorReason, FetchRequest, FetchResponse, FetchedRecord, GetCommittedRequest,
-    ListOffsetsRequest, OffsetCommit, ProduceRequest, ProduceResponse, ProducerSequence, Record, StartPosition,
-    TopicPartition, TopicSummary,
+    CommitRequest, CreateTopicRequest, ErrorReason, FetchRequest, FetchResponse, FetchedRecord,
+    GetCommittedRequest, ListOffsetsRequest, OffsetCommit, ProduceRequest, ProduceResponse, ProducerSequence,
+    Record, StartPosition, TopicPartition, TopicSummary,
 };
 
 /// Most pages that a helper reads.
@@ -59,9 +59,15 @@ impl Api {
     ///
     /// # Panics
     /// If that is refused.
-    pub async fn create_with(&mut self, topic: &str, partitions: i32, config: &[(&str, &str)]) -> TopicSummary {
+    pub async fn create_with(
+        &mut self,
+        topic: &str,
+        partitions: i32,
+        config: &[(&str, &str)],
+    ) -> TopicSummary {
         let config = config.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let request = CreateTopicRequest { topic: topic.to_owned(), partitions, config, ..Default::default() };
+        let request =
+            CreateTopicRequest { topic: topic.to_owned(), partitions, config, ..Default::default() };
         let created = self.admin.create_topic(request).await.expect("the topic is created");
         created.into_inner().topic.expect("the answer has the topic")
     }
@@ -85,7 +91,8 @@ impl Api {
     /// # Panics
     /// If that is refused.
     pub async fn put(&mut self, topic: &str, partition: i32, value: impl Into<Bytes>) -> i64 {
-        let answer = self.produce(topic, Some(partition), vec![record(value)]).await.expect("the record is written");
+        let answer =
+            self.produce(topic, Some(partition), vec![record(value)]).await.expect("the record is written");
         answer.positions[0].offset.expect("acks ALL gives an offset")
     }
 
@@ -101,7 +108,8 @@ impl Api {
         records: Vec<Record>,
     ) -> Result<ProduceResponse, Status> {
         let producer = Some(producer);
-        let request = ProduceRequest { topic: topic.to_owned(), records, partition, producer, ..Default::default() };
+        let request =
+            ProduceRequest { topic: topic.to_owned(), records, partition, producer, ..Default::default() };
         Ok(self.broker.produce(request).await?.into_inner())
     }
 
@@ -124,7 +132,8 @@ impl Api {
     /// # Errors
     /// The call's.
     pub async fn fetch(&mut self, topic: &str, partition: i32, offset: i64) -> Result<FetchResponse, Status> {
-        self.fetch_with(FetchRequest { position: Some(Position::Offset(offset)), ..fetch(topic, partition) }).await
+        self.fetch_with(FetchRequest { position: Some(Position::Offset(offset)), ..fetch(topic, partition) })
+            .await
     }
 
     /// One fetch.
@@ -142,7 +151,12 @@ impl Api {
     ///
     /// # Panics
     /// If the reads make no progress.
-    pub async fn read_from(&mut self, topic: &str, partition: i32, from: i64) -> Result<Vec<FetchedRecord>, Status> {
+    pub async fn read_from(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        from: i64,
+    ) -> Result<Vec<FetchedRecord>, Status> {
         let mut records = Vec::new();
         let mut offset = from;
         for _ in 0..PAGES_MAX {
@@ -202,7 +216,13 @@ impl Api {
     ///
     /// # Errors
     /// The call's.
-    pub async fn commit(&mut self, group: &str, topic: &str, partition: i32, offset: i64) -> Result<(), Status> {
+    pub async fn commit(
+        &mut self,
+        group: &str,
+        topic: &str,
+        partition: i32,
+        offset: i64,
+    ) -> Result<(), Status> {
         let offsets = vec![OffsetCommit { topic: topic.to_owned(), partition, offset, ..Default::default() }];
         let request = CommitRequest { group: group.to_owned(), offsets, member: None };
         self.broker.commit(request).await.map(|_| ())
@@ -258,7 +278,9 @@ pub fn refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code, reason
     assert_eq!(trailer("wharf-applied"), info.metadata.get("applied").map(String::as_str));
     assert!(!status.message().is_empty(), "{name} has no message");
     assert!(status.details().len() <= 4096, "the details of {name} have {} bytes", status.details().len());
-    let retry_ms = status.get_details_retry_info().map(|info| info.retry_delay.unwrap_or_default().as_millis().to_string());
+    let retry_ms = status
+        .get_details_retry_info()
+        .map(|info| info.retry_delay.unwrap_or_default().as_millis().to_string());
     assert_eq!(trailer("wharf-retry-after-ms"), retry_ms.as_deref());
     let names_fields = matches!(
         reason,

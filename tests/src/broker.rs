@@ -84,7 +84,8 @@ impl Broker {
     /// If no temporary folder can be made.
     #[must_use]
     pub fn prepare(options: Options) -> Broker {
-        let root = tempfile::Builder::new().prefix("wharf-test-").tempdir().expect("a temporary folder can be made");
+        let root =
+            tempfile::Builder::new().prefix("wharf-test-").tempdir().expect("a temporary folder can be made");
         let data_dir = root.path().join("data");
         let stderr = root.path().join("stderr.log");
         Broker { options, data_dir, stderr, stderr_start: 0, running: None, root }
@@ -292,7 +293,9 @@ impl Drop for Broker {
             drop(running.child.wait());
         }
         if std::thread::panicking() {
-            let all = File::open(&self.stderr).map(BufReader::new).map(|file| file.lines().map_while(Result::ok).collect());
+            let all = File::open(&self.stderr)
+                .map(BufReader::new)
+                .map(|file| file.lines().map_while(Result::ok).collect());
             let lines: Vec<String> = all.unwrap_or_default();
             eprintln!("--- the end of the broker's log ---");
             lines.iter().skip(lines.len().saturating_sub(60)).for_each(|line| eprintln!("{line}"));

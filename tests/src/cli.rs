@@ -33,8 +33,9 @@ impl Ran {
     /// If it is none.
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
-        serde_json::from_slice(&self.stdout)
-            .unwrap_or_else(|error| panic!("stdout is not JSON: {error}\n{}", String::from_utf8_lossy(&self.stdout)))
+        serde_json::from_slice(&self.stdout).unwrap_or_else(|error| {
+            panic!("stdout is not JSON: {error}\n{}", String::from_utf8_lossy(&self.stdout))
+        })
     }
 }
 
@@ -53,7 +54,8 @@ pub fn command(broker: SocketAddr, args: &[&str]) -> Command {
 #[must_use]
 pub fn run_with(broker: SocketAddr, args: &[&str], input: &[u8]) -> Ran {
     let mut command = command(broker, args);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let output = std::thread::scope(|scope| {
         // A program that ends early reads no further, which is its right.

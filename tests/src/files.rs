@@ -31,8 +31,10 @@ pub fn with_extension(dir: &Path, extension: &str) -> Vec<PathBuf> {
 /// If the folder cannot be read.
 #[must_use]
 pub fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
     names.sort();
     names
 }
@@ -104,7 +106,8 @@ pub fn copy(from: &Path, to: &Path) {
 pub fn position_of(path: &Path, needle: &[u8]) -> u64 {
     let bytes = fs::read(path).unwrap();
     let found = bytes.windows(needle.len()).position(|window| window == needle);
-    found.unwrap_or_else(|| panic!("{} does not hold {:?}", path.display(), String::from_utf8_lossy(needle))) as u64
+    found.unwrap_or_else(|| panic!("{} does not hold {:?}", path.display(), String::from_utf8_lossy(needle)))
+        as u64
 }
 
 /// A way to damage a file.
@@ -123,7 +126,8 @@ pub enum Damage {
 }
 
 /// All ways.
-pub const DAMAGES: [Damage; 5] = [Damage::Flip, Damage::Truncate, Damage::Empty, Damage::Zero, Damage::Remove];
+pub const DAMAGES: [Damage; 5] =
+    [Damage::Flip, Damage::Truncate, Damage::Empty, Damage::Zero, Damage::Remove];
 
 impl Damage {
     /// Damages a file.

@@ -124,7 +124,14 @@ impl Load {
         for (id, &kind) in kinds.iter().enumerate() {
             let producer = if kind == Kind::Plain { None } else { Some(api.producer().await) };
             let id = u32::try_from(id).unwrap();
-            writers.push(Writer { id, kind, topic: topic.to_owned(), partitions, producer, sent: Vec::new() });
+            writers.push(Writer {
+                id,
+                kind,
+                topic: topic.to_owned(),
+                partitions,
+                producer,
+                sent: Vec::new(),
+            });
         }
         let count = usize::try_from(partitions).unwrap();
         let ends = Arc::new((0..count).map(|_| AtomicI64::new(0)).collect());
@@ -194,7 +201,8 @@ impl Load {
         self.check_order();
         for writer in &self.writers {
             for position in writer.sent.iter().filter_map(Sent::positions).flatten() {
-                self.shared.ends[usize::try_from(position.0).unwrap()].fetch_max(position.1 + 1, Ordering::SeqCst);
+                self.shared.ends[usize::try_from(position.0).unwrap()]
+                    .fetch_max(position.1 + 1, Ordering::SeqCst);
             }
         }
     }
@@ -217,7 +225,8 @@ impl Load {
         for writer in &mut self.writers {
             for request in &mut writer.sent {
                 let State::Acknowledged(positions) = &request.state else { continue };
-                let kept = positions.iter().all(|&(p, offset)| offset < self.scanned[usize::try_from(p).unwrap()]);
+                let kept =
+                    positions.iter().all(|&(p, offset)| offset < self.scanned[usize::try_from(p).unwrap()]);
                 if !kept {
                     lost += positions.len();
                     request.state = State::Unknown;
@@ -237,7 +246,8 @@ impl Load {
             let number = i32::try_from(partition).unwrap();
             let from = self.scanned[partition];
             let records = api.read_from(&self.topic, number, from).await;
-            let records = records.unwrap_or_else(|error| panic!("{}-{number} from {from}: {error:?}", self.topic));
+            let records =
+                records.unwrap_or_else(|error| panic!("{}-{number} from {from}: {error:?}", self.topic));
             for (expected, record) in (from..).zip(&records) {
                 let offset = record.offset.unwrap();
                 assert_eq!(offset, expected, "{}-{number} has a gap or a repeat", self.topic);
@@ -256,16 +266,23 @@ impl Load {
     fn check_found(&self) {
         for writer in &self.writers {
             for request in &writer.sent {
-                let ids = (0..writer.record_count(request.number)).map(|index| (writer.id, request.number, index));
+                let ids =
+                    (0..writer.record_count(request.number)).map(|index| (writer.id, request.number, index));
                 let places: Vec<Option<(i32, i64)>> = ids.map(|id| self.found.get(&id).copied()).collect();
                 let who = (writer.kind, writer.id, request.number);
                 match &request.state {
                     State::Acknowledged(positions) => {
                         let promised: Vec<_> = positions.iter().copied().map(Some).collect();
-                        assert_eq!(places, promised, "{who:?} was acknowledged and is not where it was promised");
+                        assert_eq!(
+                            places, promised,
+                            "{who:?} was acknowledged and is not where it was promised"
+                        );
                     }
                     State::Refused => {
-                        assert!(places.iter().all(Option::is_none), "{who:?} was refused and is there: {places:?}");
+                        assert!(
+                            places.iter().all(Option::is_none),
+                            "{who:?} was refused and is there: {places:?}"
+                        );
                     }
                     State::Unknown => check_whole(writer, request, &places),
                 }
@@ -278,14 +295,19 @@ impl Load {
             let mut last: HashMap<i32, i64> = HashMap::new();
             for (partition, offset) in writer.sent.iter().filter_map(Sent::positions).flatten() {
                 let before = last.insert(*partition, *offset);
-                assert!(before < Some(*offset), "the stream {} is out of order at {partition}:{offset}", writer.id);
+                assert!(
+                    before < Some(*offset),
+                    "the stream {} is out of order at {partition}:{offset}",
+                    writer.id
+                );
             }
         }
     }
 
     async fn check_commits(&mut self, api: &mut Api) {
         for (partition, commits) in self.commits.iter_mut().enumerate() {
-            let found = api.committed(&self.group, &self.topic, i32::try_from(partition).unwrap()).await.unwrap_or(0);
+            let found =
+                api.committed(&self.group, &self.topic, i32::try_from(partition).unwrap()).await.unwrap_or(0);
             assert!(
                 (commits.0..=commits.1).contains(&found),
                 "partition {partition} is committed at {found}; acknowledged was {}, sent {}",
@@ -310,7 +332,13 @@ fn check_whole(writer: &Writer, request: &Sent, places: &[Option<(i32, i64)>]) {
     for (place, partition) in places.iter().zip(planned) {
         // A plain keyless request goes wherever the broker wants, but whole.
         let there = *seen.entry(partition).or_insert(place.is_some());
-        assert_eq!(there, place.is_some(), "request {} of {} was written in part: {places:?}", request.number, writer.id);
+        assert_eq!(
+            there,
+            place.is_some(),
+            "request {} of {} was written in part: {places:?}",
+            request.number,
+            writer.id
+        );
     }
 }
 
@@ -355,7 +383,11 @@ impl Writer {
     fn request(&self, number: u64) -> ProduceRequest {
         let records = (0..self.record_count(number)).map(|index| {
             let id = (self.id, number, index);
-            Record { key: Some(format!("{id:?}").into()), value: Some(value_of(id).into()), ..Default::default() }
+            Record {
+                key: Some(format!("{id:?}").into()),
+                value: Some(value_of(id).into()),
+                ..Default::default()
+            }
         });
         let sequence = i64::try_from(number).unwrap();
         ProduceRequest {
@@ -457,11 +489,16 @@ impl Writer {
             }
             let number = self.sent[place].number;
             let answer = api.broker.produce(self.request(number)).await;
-            let answer = answer.unwrap_or_else(|error| panic!("the retry of {number} by {} failed: {error:?}", self.id));
+            let answer = answer
+                .unwrap_or_else(|error| panic!("the retry of {number} by {} failed: {error:?}", self.id));
             let answer = answer.into_inner();
             let positions = positions_of(&answer);
             if let Some(known) = known {
-                assert!(answer.duplicate, "the retry of {number} by {} was written again: {positions:?}", self.id);
+                assert!(
+                    answer.duplicate,
+                    "the retry of {number} by {} was written again: {positions:?}",
+                    self.id
+                );
                 assert_eq!(positions, known, "the retry of {number} by {} got other positions", self.id);
             }
             self.sent[place].state = State::Acknowledged(positions);
@@ -480,7 +517,8 @@ fn state_of(answer: Result<ProduceResponse, Status>) -> State {
 }
 
 fn positions_of(answer: &ProduceResponse) -> Vec<(i32, i64)> {
-    let place = |position: &wharf_proto::v1::RecordPosition| (position.partition.unwrap(), position.offset.unwrap());
+    let place =
+        |position: &wharf_proto::v1::RecordPosition| (position.partition.unwrap(), position.offset.unwrap());
     answer.positions.iter().map(place).collect()
 }
 
@@ -500,10 +538,10 @@ fn value_of(id: RecordId) -> Vec<u8> {
 
 fn identify(record: &FetchedRecord, partition: i32) -> RecordId {
     let value = record.value.as_deref().expect("all records have values");
-    let mut parts = value.split(|byte| *byte == b':').map(|part| std::str::from_utf8(part).unwrap_or_default());
-    let id = (|| {
-        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-    })();
+    let mut parts =
+        value.split(|byte| *byte == b':').map(|part| std::str::from_utf8(part).unwrap_or_default());
+    let id =
+        (|| Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?)))();
     let id: RecordId = id.unwrap_or_else(|| panic!("{partition}:{:?} was never sent", record.offset));
     assert_eq!(value, value_of(id), "{partition}:{:?} has other bytes than were sent", record.offset);
     assert_eq!(record.key.as_deref(), Some(format!("{id:?}").as_bytes()));

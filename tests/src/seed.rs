@@ -17,5 +17,6 @@ pub fn rng(test: &str) -> StdRng {
 
 /// The same in each run, another for each test: FNV-1a of the name.
 fn default_seed(test: &str) -> u64 {
-    test.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    test.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -117,7 +117,12 @@ async fn bounds_are_kept_and_at_least_one_record_comes() {
     }
     let page = api.fetch_with(FetchRequest { max_bytes: 1, ..at(Position::Offset(7)) }).await.unwrap();
     assert_eq!((page.records.len(), page.records[0].offset, page.next_offset), (1, Some(7), Some(8)));
-    let huge = FetchRequest { max_bytes: i32::MAX, max_records: i32::MAX, min_bytes: i32::MAX, ..at(Position::Offset(0)) };
+    let huge = FetchRequest {
+        max_bytes: i32::MAX,
+        max_records: i32::MAX,
+        min_bytes: i32::MAX,
+        ..at(Position::Offset(0))
+    };
     assert_eq!(api.fetch_with(huge).await.unwrap().records.len(), 10);
 }
 
@@ -144,7 +149,8 @@ async fn the_largest_record_fits_into_the_default_limit_of_a_client() {
     let small: Vec<Record> = (0..40_000).map(|_| wharf_tests::api::record("")).collect();
     api.produce("large", None, small.clone()).await.unwrap();
     api.produce("large", None, small).await.unwrap();
-    let request = FetchRequest { max_bytes: 3 << 20, position: Some(Position::Offset(4)), ..fetch("large", 0) };
+    let request =
+        FetchRequest { max_bytes: 3 << 20, position: Some(Position::Offset(4)), ..fetch("large", 0) };
     let page = api.fetch_with(request).await.unwrap();
     assert!(page.records.len() > 20_000, "{}", page.records.len());
 }
@@ -152,7 +158,8 @@ async fn the_largest_record_fits_into_the_default_limit_of_a_client() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn text_is_given_where_it_is_text() {
     let (_broker, mut api) = broker_with_records(0).await;
-    let header = |value: &'static [u8]| Header { name: "h".into(), value: Some(value.into()), value_text: None };
+    let header =
+        |value: &'static [u8]| Header { name: "h".into(), value: Some(value.into()), value_text: None };
     let records = vec![
         Record { key: Some("k".into()), headers: vec![header(b"x"), header(b"\xff")], ..record("ü") },
         Record { key: Some(b"\xff"[..].into()), ..record(b"\xfe"[..].to_vec()) },
@@ -163,7 +170,10 @@ async fn text_is_given_where_it_is_text() {
     assert_eq!((first.key_text.as_deref(), first.value_text.as_deref()), (Some("k"), Some("ü")));
     assert_eq!((&first.key, &first.value), (&None, &None));
     assert_eq!((first.headers[0].value_text.as_deref(), &first.headers[0].value), (Some("x"), &None));
-    assert_eq!((&first.headers[1].value_text, first.headers[1].value.as_deref()), (&None, Some(&b"\xff"[..])));
+    assert_eq!(
+        (&first.headers[1].value_text, first.headers[1].value.as_deref()),
+        (&None, Some(&b"\xff"[..]))
+    );
     assert_eq!((&second.key_text, &second.value_text), (&None, &None));
     assert_eq!((second.key.as_deref(), second.value.as_deref()), (Some(&b"\xff"[..]), Some(&b"\xfe"[..])));
 }
@@ -217,7 +227,10 @@ async fn append_times_can_be_looked_up() {
         let written = api.fetch("t", 0, offset).await.unwrap().records[0].append_time_ms.unwrap();
         times.push(written);
         // The clock moves on before the next record.
-        wharf_tests::wait::until_async("a later time", async || (now(&mut api).await > written).then_some(())).await;
+        wharf_tests::wait::until_async("a later time", async || {
+            (now(&mut api).await > written).then_some(())
+        })
+        .await;
     }
     for (n, time) in times.iter().enumerate() {
         let page = api.fetch_with(at(Position::FromAppendTimeMs(*time))).await.unwrap();
@@ -233,7 +246,8 @@ async fn append_times_can_be_looked_up() {
 }
 
 async fn now(api: &mut Api) -> i64 {
-    let info = api.admin.get_server_info(wharf_proto::v1::GetServerInfoRequest {}).await.unwrap().into_inner();
+    let info =
+        api.admin.get_server_info(wharf_proto::v1::GetServerInfoRequest {}).await.unwrap().into_inner();
     info.server_time_ms.unwrap()
 }
 
@@ -245,18 +259,36 @@ async fn list(api: &mut Api, at: At, partitions: Vec<i32>) -> Vec<PartitionOffse
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ends_are_listed_for_one_and_for_all_partitions() {
     let (_broker, mut api) = broker_with_records(4).await;
-    let numbers = |found: Vec<PartitionOffset>| found.iter().map(|o| (o.partition, o.offset)).collect::<Vec<_>>();
+    let numbers =
+        |found: Vec<PartitionOffset>| found.iter().map(|o| (o.partition, o.offset)).collect::<Vec<_>>();
     let latest = list(&mut api, At::Start(StartPosition::Latest as i32), vec![]).await;
     assert_eq!(numbers(latest), [(Some(0), Some(4)), (Some(1), Some(0))]);
     let earliest = list(&mut api, At::Start(StartPosition::Earliest as i32), vec![1, 0]).await;
     assert_eq!(numbers(earliest), [(Some(1), Some(0)), (Some(0), Some(0))]);
-    let ask = |topic: &str, partitions, at| ListOffsetsRequest { topic: topic.into(), partitions, at, ..Default::default() };
+    let ask = |topic: &str, partitions, at| ListOffsetsRequest {
+        topic: topic.into(),
+        partitions,
+        at,
+        ..Default::default()
+    };
     let latest = Some(At::Start(StartPosition::Latest as i32));
-    let invalid =
-        [ask("t", vec![], None), ask("t", vec![], Some(At::Start(0))), ask("t", vec![], Some(At::AppendTimeMs(-1))), ask("t", vec![-1], latest)];
+    let invalid = [
+        ask("t", vec![], None),
+        ask("t", vec![], Some(At::Start(0))),
+        ask("t", vec![], Some(At::AppendTimeMs(-1))),
+        ask("t", vec![-1], latest),
+    ];
     for request in invalid {
         refused(api.broker.list_offsets(request).await, Code::InvalidArgument, ErrorReason::InvalidRequest);
     }
-    refused(api.broker.list_offsets(ask("t", vec![2], latest)).await, Code::NotFound, ErrorReason::PartitionNotFound);
-    refused(api.broker.list_offsets(ask("x", vec![], latest)).await, Code::NotFound, ErrorReason::TopicNotFound);
+    refused(
+        api.broker.list_offsets(ask("t", vec![2], latest)).await,
+        Code::NotFound,
+        ErrorReason::PartitionNotFound,
+    );
+    refused(
+        api.broker.list_offsets(ask("x", vec![], latest)).await,
+        Code::NotFound,
+        ErrorReason::TopicNotFound,
+    );
 }

@@ -15,7 +15,12 @@ use wharf_tests::raw;
 const MIB: usize = 1 << 20;
 
 /// Sends a request that has to be refused, and checks that nothing was written and that the broker still serves.
-async fn rejects(api: &mut Api, request: ProduceRequest, code: Code, reason: ErrorReason) -> wharf_proto::error::ApiError {
+async fn rejects(
+    api: &mut Api,
+    request: ProduceRequest,
+    code: Code,
+    reason: ErrorReason,
+) -> wharf_proto::error::ApiError {
     let before = api.records_written("t").await;
     let error = refused_produce(api.broker.produce(request).await, code, reason, &Applied::None);
     assert_eq!(api.records_written("t").await, before, "a refused request wrote something: {error}");
@@ -41,7 +46,8 @@ async fn broker_with_topic() -> (Broker, Api) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_places_are_refused() {
     let (_broker, mut api) = broker_with_topic().await;
-    let error = rejects(&mut api, to("nope", vec![record("v")]), Code::NotFound, ErrorReason::TopicNotFound).await;
+    let error =
+        rejects(&mut api, to("nope", vec![record("v")]), Code::NotFound, ErrorReason::TopicNotFound).await;
     assert_eq!(error.metadata_value("topic"), Some("nope"));
     let at = |partition| ProduceRequest { partition: Some(partition), ..to("t", vec![record("v")]) };
     rejects(&mut api, at(3), Code::NotFound, ErrorReason::PartitionNotFound).await;
@@ -105,7 +111,8 @@ async fn malformed_requests_are_refused() {
         rejects(&mut api, request, Code::InvalidArgument, ErrorReason::InvalidRequest).await;
     }
     let known = api.producer().await;
-    for bad in [ProducerSequence { sequence: -1, ..known }, ProducerSequence { producer_epoch: -1, ..known }] {
+    for bad in [ProducerSequence { sequence: -1, ..known }, ProducerSequence { producer_epoch: -1, ..known }]
+    {
         rejects(&mut api, sequenced(bad), Code::InvalidArgument, ErrorReason::InvalidRequest).await;
     }
 }
@@ -138,11 +145,16 @@ async fn oversized_requests_are_refused_with_limit_and_size() {
     for bytes in [4 * MIB, 5 * MIB, 40 * MIB] {
         let request = to("t", vec![record(vec![b'x'; MIB / 2]); bytes / (MIB / 2)]);
         let before = api.records_written("t").await;
-        let error = refused(api.broker.produce(request).await, Code::InvalidArgument, ErrorReason::RequestTooLarge);
+        let error =
+            refused(api.broker.produce(request).await, Code::InvalidArgument, ErrorReason::RequestTooLarge);
         assert_eq!(error.metadata_value("limit"), Some(limit.to_string().as_str()), "{error:?}");
         let size: usize = error.metadata_value("size").unwrap().parse().unwrap();
         assert!(size > limit, "{error:?}");
-        assert_eq!(error.applied, Some(Applied::None), "a request that was not read has written nothing: {error:?}");
+        assert_eq!(
+            error.applied,
+            Some(Applied::None),
+            "a request that was not read has written nothing: {error:?}"
+        );
         assert_eq!(api.records_written("t").await, before);
         api.put("t", 0, "still served").await;
     }
@@ -164,7 +176,11 @@ async fn undecodable_requests_are_refused() {
             let answer = raw::call(&api.channel, method, Bytes::from_static(bytes)).await;
             let error = refused(answer, Code::InvalidArgument, ErrorReason::MalformedRequest);
             if method.ends_with("/Produce") {
-                assert_eq!(error.applied, Some(Applied::None), "what cannot be read writes nothing: {error:?}");
+                assert_eq!(
+                    error.applied,
+                    Some(Applied::None),
+                    "what cannot be read writes nothing: {error:?}"
+                );
             }
         }
     }
@@ -202,8 +218,14 @@ async fn records_come_back_as_they_were_sent() {
     assert_eq!(read[0].headers, headers);
     assert_eq!((read[0].key.as_deref(), read[0].value.as_deref()), (Some(&*binary), Some(&*binary)));
     assert_eq!((read[0].timestamp_ms, read[1].timestamp_ms), (Some(0), Some(i64::MAX)));
-    assert_eq!((read[1].key.as_deref(), read[1].value.as_deref(), read[1].tombstone), (Some(&b""[..]), Some(&b""[..]), false));
-    assert_eq!((read[2].key.as_deref(), read[2].value.as_deref(), read[2].tombstone), (Some(&b"gone"[..]), None, true));
+    assert_eq!(
+        (read[1].key.as_deref(), read[1].value.as_deref(), read[1].tombstone),
+        (Some(&b""[..]), Some(&b""[..]), false)
+    );
+    assert_eq!(
+        (read[2].key.as_deref(), read[2].value.as_deref(), read[2].tombstone),
+        (Some(&b"gone"[..]), None, true)
+    );
     assert_eq!(read[3].value.as_deref(), Some("größe".as_bytes()));
     assert_eq!(read[3].key.as_deref(), Some("schlüssel".as_bytes()));
     for record in &read {
@@ -217,9 +239,11 @@ async fn records_come_back_as_they_were_sent() {
 async fn the_default_event_time_is_the_time_of_arrival() {
     let (_broker, mut api) = broker_with_topic().await;
     let now = |info: wharf_proto::v1::GetServerInfoResponse| info.server_time_ms.unwrap();
-    let before = now(api.admin.get_server_info(wharf_proto::v1::GetServerInfoRequest {}).await.unwrap().into_inner());
+    let before =
+        now(api.admin.get_server_info(wharf_proto::v1::GetServerInfoRequest {}).await.unwrap().into_inner());
     api.put("t", 0, "v").await;
-    let after = now(api.admin.get_server_info(wharf_proto::v1::GetServerInfoRequest {}).await.unwrap().into_inner());
+    let after =
+        now(api.admin.get_server_info(wharf_proto::v1::GetServerInfoRequest {}).await.unwrap().into_inner());
     let read = api.read_all("t", 0).await;
     assert!((before..=after).contains(&read[0].timestamp_ms.unwrap()));
     assert!((before..=after).contains(&read[0].append_time_ms.unwrap()));
@@ -235,7 +259,8 @@ async fn keys_choose_partitions_as_kafkas_clients_do() {
     // A request over several partitions: every record has its position, in order, and is where it says.
     let records: Vec<Record> = (0..60).map(|n| keyed(format!("k{n}"), format!("v{n}"))).collect();
     let answer = api.produce("t", None, records).await.unwrap();
-    let partitions: BTreeSet<_> = answer.positions.iter().map(|position| position.partition.unwrap()).collect();
+    let partitions: BTreeSet<_> =
+        answer.positions.iter().map(|position| position.partition.unwrap()).collect();
     assert_eq!(partitions, BTreeSet::from([0, 1, 2]));
     for (n, position) in answer.positions.iter().enumerate() {
         let page = api.fetch("t", position.partition.unwrap(), position.offset.unwrap()).await.unwrap();
@@ -247,8 +272,11 @@ async fn keys_choose_partitions_as_kafkas_clients_do() {
 async fn every_acks_level_answers_as_it_says() {
     let (mut broker, mut api) = broker_with_topic().await;
     for acks in [Acks::None, Acks::Leader, Acks::All, Acks::Unspecified] {
-        let request =
-            ProduceRequest { acks: acks as i32, partition: Some(0), ..to("t", vec![record(acks.as_str_name())]) };
+        let request = ProduceRequest {
+            acks: acks as i32,
+            partition: Some(0),
+            ..to("t", vec![record(acks.as_str_name())])
+        };
         let answer = api.broker.produce(request).await.unwrap().into_inner();
         assert_eq!(answer.positions[0].partition, Some(0));
         assert_eq!(answer.positions[0].offset.is_none(), acks == Acks::None, "{acks:?}");
@@ -268,8 +296,9 @@ async fn compressed_topics_give_back_what_was_written() {
     let mut api = broker.api().await;
     for codec in ["none", "lz4", "zstd"] {
         api.create_with(codec, 1, &[("compression.type", codec)]).await;
-        let records: Vec<Record> =
-            (0..500).map(|n| keyed(format!("key{n}"), format!("{{\"n\":{n},\"pad\":\"{}\"}}", "ab".repeat(100)))).collect();
+        let records: Vec<Record> = (0..500)
+            .map(|n| keyed(format!("key{n}"), format!("{{\"n\":{n},\"pad\":\"{}\"}}", "ab".repeat(100))))
+            .collect();
         api.produce(codec, Some(0), records).await.unwrap();
     }
     broker.restart();
@@ -279,7 +308,10 @@ async fn compressed_topics_give_back_what_was_written() {
         assert_eq!(read.len(), 500, "{codec}");
         for (n, record) in read.iter().enumerate() {
             assert_eq!(record.key.as_deref(), Some(format!("key{n}").as_bytes()), "{codec}");
-            assert!(record.value.as_ref().unwrap().starts_with(format!("{{\"n\":{n},").as_bytes()), "{codec}");
+            assert!(
+                record.value.as_ref().unwrap().starts_with(format!("{{\"n\":{n},").as_bytes()),
+                "{codec}"
+            );
         }
         // From the middle of a batch.
         assert_eq!(api.fetch(codec, 0, 321).await.unwrap().records[0].offset, Some(321), "{codec}");

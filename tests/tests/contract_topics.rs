@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use tonic::Code;
 use wharf_proto::v1::{
-    CreateTopicRequest, DeleteRecordsRequest, DeleteTopicRequest, ErrorReason, GetTopicRequest, ListTopicsRequest,
-    RecordDeletion, SkipDamagedRequest, UpdateTopicRequest,
+    CreateTopicRequest, DeleteRecordsRequest, DeleteTopicRequest, ErrorReason, GetTopicRequest,
+    ListTopicsRequest, RecordDeletion, SkipDamagedRequest, UpdateTopicRequest,
 };
 use wharf_tests::api::{Api, keyed, record, refused, settings};
 use wharf_tests::broker::Broker;
@@ -102,7 +102,8 @@ async fn a_new_topic_has_the_documented_defaults() {
     assert_eq!((topic.topic.as_str(), topic.partition_count, topic.replication_factor), ("t", 1, 1));
     assert!(!topic.internal);
     assert!(is_uuid(&topic.topic_id), "{topic:?}");
-    let shown = api.admin.get_topic(GetTopicRequest { topic: "t".into(), ..Default::default() }).await.unwrap();
+    let shown =
+        api.admin.get_topic(GetTopicRequest { topic: "t".into(), ..Default::default() }).await.unwrap();
     let shown = shown.into_inner();
     assert_eq!(shown.config, created.config);
     assert_eq!(shown.topic.unwrap(), topic);
@@ -128,7 +129,10 @@ async fn a_new_topic_has_the_documented_defaults() {
         assert_eq!(settings.get(name), Some(&(value, is_default)), "{name}");
     }
     let partition = &shown.partitions[0];
-    assert_eq!((partition.partition, partition.log_start_offset, partition.high_watermark), (Some(0), Some(0), Some(0)));
+    assert_eq!(
+        (partition.partition, partition.log_start_offset, partition.high_watermark),
+        (Some(0), Some(0), Some(0))
+    );
     assert_eq!((partition.replicas.len(), partition.isr.len()), (1, 1));
     assert_eq!(partition.leader, Some(partition.replicas[0]));
 }
@@ -164,7 +168,8 @@ async fn validation_alone_changes_nothing() {
         validate_only: true,
     };
     api.admin.delete_records(records).await.unwrap();
-    let shown = api.admin.get_topic(GetTopicRequest { topic: "t".into(), ..Default::default() }).await.unwrap();
+    let shown =
+        api.admin.get_topic(GetTopicRequest { topic: "t".into(), ..Default::default() }).await.unwrap();
     let shown = shown.into_inner();
     assert_eq!(shown.partitions.len(), 2);
     assert_eq!(settings(&shown.config)["retention.ms"], ("604800000", true));
@@ -240,7 +245,8 @@ async fn settings_can_be_changed_and_survive_a_restart() {
     api.admin.update_topic(update).await.unwrap();
     broker.restart();
     let mut api = broker.api().await;
-    let shown = api.admin.get_topic(GetTopicRequest { topic: "t".into(), ..Default::default() }).await.unwrap();
+    let shown =
+        api.admin.get_topic(GetTopicRequest { topic: "t".into(), ..Default::default() }).await.unwrap();
     let shown = shown.into_inner();
     let settings = settings(&shown.config);
     assert_eq!(settings["max.message.bytes"], ("1024", false));
@@ -261,19 +267,29 @@ async fn bad_changes_are_refused_whole() {
     let invalid_config = [
         UpdateTopicRequest { set_config: config(&[("nope", "1"), ("retention.ms", "1000")]), ..update("t") },
         UpdateTopicRequest { set_config: good.clone(), unset_config: vec!["nope".into()], ..update("t") },
-        UpdateTopicRequest { set_config: good.clone(), unset_config: vec!["retention.ms".into()], ..update("t") },
+        UpdateTopicRequest {
+            set_config: good.clone(),
+            unset_config: vec!["retention.ms".into()],
+            ..update("t")
+        },
         UpdateTopicRequest { set_config: config(&[("min.insync.replicas", "3")]), ..update("t") },
     ];
     for request in invalid_config {
         refused(api.admin.update_topic(request).await, Code::InvalidArgument, ErrorReason::InvalidConfig);
     }
     for partitions in [0, -1, 2, i32::MAX] {
-        let request = UpdateTopicRequest { partitions: Some(partitions), set_config: good.clone(), ..update("t") };
+        let request =
+            UpdateTopicRequest { partitions: Some(partitions), set_config: good.clone(), ..update("t") };
         refused(api.admin.update_topic(request).await, Code::InvalidArgument, ErrorReason::InvalidRequest);
     }
     refused(api.admin.update_topic(update("x")).await, Code::NotFound, ErrorReason::TopicNotFound);
-    refused(api.admin.update_topic(update("__offsets")).await, Code::InvalidArgument, ErrorReason::InvalidTopicName);
-    let shown = api.admin.get_topic(GetTopicRequest { topic: "t".into(), ..Default::default() }).await.unwrap();
+    refused(
+        api.admin.update_topic(update("__offsets")).await,
+        Code::InvalidArgument,
+        ErrorReason::InvalidTopicName,
+    );
+    let shown =
+        api.admin.get_topic(GetTopicRequest { topic: "t".into(), ..Default::default() }).await.unwrap();
     assert_eq!(settings(&shown.into_inner().config)["retention.ms"], ("604800000", true));
 }
 
@@ -313,9 +329,11 @@ async fn a_topic_created_again_starts_empty() {
     let mut api = broker.api().await;
     let first = api.create("t", 2).await;
     api.put("t", 0, "old").await;
-    let missing = api.admin.delete_topic(DeleteTopicRequest { topic: "x".into(), ..Default::default() }).await;
+    let missing =
+        api.admin.delete_topic(DeleteTopicRequest { topic: "x".into(), ..Default::default() }).await;
     refused(missing, Code::NotFound, ErrorReason::TopicNotFound);
-    let internal = api.admin.delete_topic(DeleteTopicRequest { topic: "__offsets".into(), ..Default::default() }).await;
+    let internal =
+        api.admin.delete_topic(DeleteTopicRequest { topic: "__offsets".into(), ..Default::default() }).await;
     refused(internal, Code::InvalidArgument, ErrorReason::InvalidTopicName);
     for purge in [false, true] {
         let deletion = DeleteTopicRequest { topic: "t".into(), purge, validate_only: false };
@@ -330,7 +348,10 @@ async fn a_topic_created_again_starts_empty() {
         broker.restart();
         api = broker.api().await;
         let read = api.read_all("t", 0).await;
-        assert_eq!(read.iter().map(|record| record.value.as_deref()).collect::<Vec<_>>(), [Some(&b"new"[..])]);
+        assert_eq!(
+            read.iter().map(|record| record.value.as_deref()).collect::<Vec<_>>(),
+            [Some(&b"new"[..])]
+        );
     }
 }
 
@@ -344,7 +365,10 @@ async fn records_can_be_deleted_up_to_the_end() {
     }
     let deletion = |partitions: &[(i32, i64)]| DeleteRecordsRequest {
         topic: "t".into(),
-        partitions: partitions.iter().map(|&(partition, before_offset)| RecordDeletion { partition, before_offset }).collect(),
+        partitions: partitions
+            .iter()
+            .map(|&(partition, before_offset)| RecordDeletion { partition, before_offset })
+            .collect(),
         validate_only: false,
     };
     let above = api.admin.delete_records(deletion(&[(0, 2), (1, 1)])).await;
@@ -354,7 +378,11 @@ async fn records_can_be_deleted_up_to_the_end() {
         let answer = api.admin.delete_records(deletion(bad)).await;
         refused(answer, Code::InvalidArgument, ErrorReason::InvalidRequest);
     }
-    refused(api.admin.delete_records(deletion(&[(2, 0)])).await, Code::NotFound, ErrorReason::PartitionNotFound);
+    refused(
+        api.admin.delete_records(deletion(&[(2, 0)])).await,
+        Code::NotFound,
+        ErrorReason::PartitionNotFound,
+    );
     let done = api.admin.delete_records(deletion(&[(1, 0), (0, 4)])).await.unwrap().into_inner();
     let starts: Vec<_> = done.partitions.iter().map(|p| (p.partition, p.log_start_offset)).collect();
     assert_eq!(starts, [(Some(1), Some(0)), (Some(0), Some(4))]);

@@ -80,7 +80,11 @@ impl Fixture {
         let read = api.read_all("t", 0).await;
         assert_eq!(read.len() as i64, RECORDS, "{what}");
         for (offset, record) in (0..).zip(&read) {
-            assert_eq!((record.offset, record.value.as_deref()), (Some(offset), Some(&*value(offset))), "{what}");
+            assert_eq!(
+                (record.offset, record.value.as_deref()),
+                (Some(offset), Some(&*value(offset))),
+                "{what}"
+            );
         }
         for offset in [0, 13, RECORDS - 1] {
             assert_eq!(api.fetch("t", 0, offset).await.unwrap().records[0].offset, Some(offset), "{what}");
@@ -117,7 +121,11 @@ async fn read_around(api: &mut Api) -> (Vec<i64>, Vec<(i64, i64)>) {
                 for record in &page.records {
                     let offset = record.offset.unwrap();
                     if offset < RECORDS {
-                        assert_eq!(record.value.as_deref(), Some(&*value(offset)), "offset {offset} has other bytes");
+                        assert_eq!(
+                            record.value.as_deref(),
+                            Some(&*value(offset)),
+                            "offset {offset} has other bytes"
+                        );
                     }
                     offsets.push(offset);
                 }
@@ -158,13 +166,21 @@ async fn check_damaged(fixture: &Fixture, what: &str, lost: std::ops::Range<i64>
     broker.restart();
     let mut api = broker.api().await;
     let (offsets, damaged) = read_around(&mut api).await;
-    assert_eq!((offsets.last(), damaged.as_slice()), (Some(&RECORDS), &[(lost.start, lost.end)][..]), "{what}");
+    assert_eq!(
+        (offsets.last(), damaged.as_slice()),
+        (Some(&RECORDS), &[(lost.start, lost.end)][..]),
+        "{what}"
+    );
     let (from, to) = (lost.start.to_string(), lost.end.to_string());
     let args = ["topic", "skip-damaged", "t", "--partition", "0", "--from", &from, "--to", &to, "--yes"];
     cli::ok(broker.address(), &args);
     for restarts in 0..2 {
         let (offsets, damaged) = read_around(&mut api).await;
-        assert_eq!(offsets, good.iter().copied().chain([RECORDS]).collect::<Vec<_>>(), "{what}, {restarts} restarts");
+        assert_eq!(
+            offsets,
+            good.iter().copied().chain([RECORDS]).collect::<Vec<_>>(),
+            "{what}, {restarts} restarts"
+        );
         assert_eq!(damaged, [], "{what}, {restarts} restarts");
         if restarts == 0 {
             broker.restart();
@@ -196,9 +212,13 @@ async fn damaged_segments(ended: Ended) {
     assert_eq!(bases.len(), 3, "{bases:?}");
     let middle = bases[1] + 4;
     check_damaged(&fixture, "a flip in the first record", 0..1, |dir| flip_record(dir, 0)).await;
-    check_damaged(&fixture, "a flip in a closed segment", middle..middle + 1, |dir| flip_record(dir, middle)).await;
+    check_damaged(&fixture, "a flip in a closed segment", middle..middle + 1, |dir| flip_record(dir, middle))
+        .await;
     let last = bases[2] - 1;
-    check_damaged(&fixture, "a flip at the end of a closed segment", last..last + 1, |dir| flip_record(dir, last)).await;
+    check_damaged(&fixture, "a flip at the end of a closed segment", last..last + 1, |dir| {
+        flip_record(dir, last)
+    })
+    .await;
     let cut = |dir: &Path| {
         let segment = &files::with_extension(dir, "log")[1];
         let start = files::position_of(segment, format!("record-{middle:05}:").as_bytes());
@@ -208,7 +228,10 @@ async fn damaged_segments(ended: Ended) {
     let remove = |dir: &Path| std::fs::remove_file(&files::with_extension(dir, "log")[1]).unwrap();
     check_damaged(&fixture, "a closed segment that is gone", bases[1]..bases[2], remove).await;
     let active = bases[2] + 2;
-    check_damaged(&fixture, "a flip in the active segment", active..active + 1, |dir| flip_record(dir, active)).await;
+    check_damaged(&fixture, "a flip in the active segment", active..active + 1, |dir| {
+        flip_record(dir, active)
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -257,7 +280,11 @@ async fn a_lost_tail_after_a_kill_leaves_a_prefix() {
         let next = api.put("t", 0, "next").await;
         broker.restart();
         let mut api = broker.api().await;
-        assert_eq!(api.fetch("t", 0, next).await.unwrap().records[0].value.as_deref(), Some(&b"next"[..]), "{damage}");
+        assert_eq!(
+            api.fetch("t", 0, next).await.unwrap().records[0].value.as_deref(),
+            Some(&b"next"[..]),
+            "{damage}"
+        );
     }
 }
 
@@ -390,7 +417,11 @@ async fn kill_campaign_damaged_controller_store_names_the_way_out_which_brings_a
 /// Does what the refusal says, and starts.
 fn recover(broker: &mut Broker, refusal: &str, what: &str) {
     assert!(refusal.contains("wharf recover metadata"), "{what}: the way out is not named: {refusal}");
-    let output = binary::command().args(["recover", "metadata", "--data-dir"]).arg(broker.data_dir()).output().unwrap();
+    let output = binary::command()
+        .args(["recover", "metadata", "--data-dir"])
+        .arg(broker.data_dir())
+        .output()
+        .unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{what}: {refusal}\n{stdout}\n{stderr}");
     if let Err(failure) = broker.try_start() {

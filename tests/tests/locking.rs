@@ -22,7 +22,11 @@ async fn a_second_process_on_the_folder_is_refused() {
     let message = String::from_utf8_lossy(&second.stderr);
     assert!(message.contains("another process"), "{message}");
     assert!(message.contains(&*broker.data_dir().to_string_lossy()), "{message}");
-    let recover = binary::command().args(["recover", "metadata", "--data-dir"]).arg(broker.data_dir()).output().unwrap();
+    let recover = binary::command()
+        .args(["recover", "metadata", "--data-dir"])
+        .arg(broker.data_dir())
+        .output()
+        .unwrap();
     assert_eq!(recover.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&recover.stderr).contains("another process"));
     api.put("t", 0, "the first one is not disturbed").await;
@@ -55,8 +59,17 @@ fn a_used_port_is_refused() {
 fn a_folder_named_by_one_word_works() {
     let root = tempfile::tempdir().unwrap();
     let mut command = binary::command();
-    command.args(["standalone", "--data-dir", "data", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"]);
-    let mut child = command.current_dir(root.path()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    command.args([
+        "standalone",
+        "--data-dir",
+        "data",
+        "--listen",
+        "127.0.0.1:0",
+        "--ops-listen",
+        "127.0.0.1:0",
+    ]);
+    let mut child =
+        command.current_dir(root.path()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let identity = root.path().join("data").join("identity");
     let began = wait::until("a data directory, or a refusal", || {
         if child.try_wait().unwrap().is_some() { Some(false) } else { identity.exists().then_some(true) }
@@ -91,11 +104,15 @@ async fn a_stop_by_signal_is_clean_and_prompt() {
             api.create("t", 1).await;
         }
         api.put("t", 0, "v").await;
-        assert!(!broker.data_dir().join("clean").exists(), "the marker is there only while the broker is stopped");
+        assert!(
+            !broker.data_dir().join("clean").exists(),
+            "the marker is there only while the broker is stopped"
+        );
         // A long poll that waits must not hold the stop up.
         let mut poller = api.clone();
         let end = api.high_watermark("t", 0).await;
-        let poll = FetchRequest { max_wait_ms: 30_000, position: Some(Position::Offset(end)), ..fetch("t", 0) };
+        let poll =
+            FetchRequest { max_wait_ms: 30_000, position: Some(Position::Offset(end)), ..fetch("t", 0) };
         let waiting = tokio::spawn(async move { poller.fetch_with(poll).await });
         let begun = Instant::now();
         broker.signal(signal);
@@ -182,7 +199,13 @@ async fn the_probes_and_metrics_tell_the_state() {
     let (status, metrics) = ops::get(ops_address, "/metrics");
     assert_eq!(status, 200);
     assert!(metrics.lines().any(|line| line.starts_with("# TYPE wharf_")), "{metrics}");
-    assert!(metrics.lines().all(|line| line.is_empty() || line.starts_with('#') || line.starts_with("wharf_") || line.starts_with("process_")), "{metrics}");
+    assert!(
+        metrics.lines().all(|line| line.is_empty()
+            || line.starts_with('#')
+            || line.starts_with("wharf_")
+            || line.starts_with("process_")),
+        "{metrics}"
+    );
     refused(api.fetch("nope", 0, 0).await, Code::NotFound, ErrorReason::TopicNotFound);
     assert!(files::names(broker.data_dir()).contains(&"LOCK".to_owned()));
 }
