@@ -268,7 +268,7 @@ async fn resolve(
                     let moved = Offset::from_wire(from.saturating_add(*shift)).unwrap_or_default();
                     Ok(moved.clamp(log_start, high_watermark))
                 }
-                Target::Exact(offset) if (log_start..=high_watermark).contains(offset) => Ok(*offset),
+                Target::Exact(offset) if *offset <= high_watermark => Ok((*offset).max(log_start)),
                 Target::Exact(requested) => Err(refused(StorageError::OffsetOutOfRange {
                     requested: *requested,
                     log_start,
