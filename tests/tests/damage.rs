@@ -297,11 +297,9 @@ async fn damaged_caches(ended: Ended) {
     targets.extend(["epochs", "manifest", "partition.meta"].map(|name| dir.join(name)));
     targets.extend(["checkpoint", "clean"].map(|name| fixture.broker.data_dir().join(name)));
     targets.retain(|path| path.exists());
-    let mut step = usize::from(ended == Ended::Killed);
-    for target in targets {
+    for (step, target) in (usize::from(ended == Ended::Killed)..).zip(targets) {
         let inside = target.strip_prefix(fixture.broker.data_dir()).unwrap();
         let ways = if full() { &DAMAGES[..] } else { &DAMAGES[step % 2..][..3] };
-        step += 1;
         for damage in ways {
             let what = format!("{damage:?} of {}, ended {ended:?}", inside.display());
             let mut broker = fixture.copy();

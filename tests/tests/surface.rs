@@ -61,12 +61,17 @@ async fn the_cluster_is_one_node_with_all_roles() {
     assert_eq!(again.cluster_id, id, "a cluster keeps its identity");
 }
 
+async fn until_serving(watch: &mut tonic::Streaming<tonic_health::pb::HealthCheckResponse>) {
+    while watch.message().await.unwrap().unwrap().status() != ServingStatus::Serving {}
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn health_is_served_for_all_and_for_each_service() {
     let broker = Broker::start();
     let mut health = HealthClient::new(broker.api().await.channel);
     for service in ["", "wharf.v1.BrokerService", "wharf.v1.AdminService"] {
         let request = HealthCheckRequest { service: service.into() };
+        until_serving(&mut health.watch(request.clone()).await.unwrap().into_inner()).await;
         let answer = health.check(request.clone()).await.unwrap().into_inner();
         assert_eq!(answer.status(), ServingStatus::Serving, "{service}");
         let mut watch = health.watch(request).await.unwrap().into_inner();
@@ -81,7 +86,7 @@ async fn health_turns_before_the_stop() {
     let mut broker = Broker::start();
     let mut health = HealthClient::new(broker.api().await.channel);
     let mut watch = health.watch(HealthCheckRequest::default()).await.unwrap().into_inner();
-    assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
+    until_serving(&mut watch).await;
     let stopped = tokio::task::spawn_blocking(move || broker.terminate());
     // Watchers hear it, or the stream ends with the server.
     while let Ok(Some(answer)) = watch.message().await {
