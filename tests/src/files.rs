@@ -4,10 +4,10 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The folder of a partition. Its name is `<topic id>-<partition>`.
+/// The folder of a partition. Its name is `<topic id>-<partition>`, the id without hyphens.
 #[must_use]
 pub fn partition_dir(data_dir: &Path, topic_id: &str, partition: i32) -> PathBuf {
-    data_dir.join("data").join(format!("{topic_id}-{partition}"))
+    data_dir.join("data").join(format!("{}-{partition}", topic_id.replace('-', "")))
 }
 
 /// Files of a folder whose names end so, in the order of their names.
