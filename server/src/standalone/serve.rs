@@ -21,6 +21,9 @@ const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 /// Large frames cost fewer wake-ups; the receiving side sets them.
 const FRAME_BYTES: u32 = 1 << 20;
 const STREAMS_PER_CONNECTION_MAX: u32 = 4_096;
+/// Calls of a connection that may be given up before the server has looked at them. The transport's own default of 20
+/// ends the connection of a proxy, and every other call on it, when some dozen of its clients give up at once.
+const RESETS_PENDING_MAX: usize = STREAMS_PER_CONNECTION_MAX as usize;
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -64,6 +67,7 @@ pub(super) async fn public_port(
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(FRAME_BYTES)
         .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
+        .http2_max_pending_accept_reset_streams(Some(RESETS_PENDING_MAX))
         .http2_keepalive_interval(Some(KEEPALIVE_EVERY))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .layer(OutermostLayer::new(Arc::clone(&gateway.metrics)))
