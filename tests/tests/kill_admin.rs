@@ -9,8 +9,8 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use wharf_proto::error::ApiError;
 use wharf_proto::v1::{
-    CreateTopicRequest, DeleteRecordsRequest, DeleteTopicRequest, ErrorReason, GetTopicRequest, ListTopicsRequest,
-    RecordDeletion, UpdateTopicRequest,
+    CreateTopicRequest, DeleteRecordsRequest, DeleteTopicRequest, ErrorReason, GetTopicRequest,
+    ListTopicsRequest, RecordDeletion, UpdateTopicRequest,
 };
 use wharf_tests::api::{Api, settings};
 use wharf_tests::broker::{Broker, Options};
@@ -79,9 +79,15 @@ async fn step(api: &mut Api, model: &mut Model, rng: &mut StdRng) -> bool {
     let name = format!("topic-{}", rng.random_range(0..NAMES));
     let known = model.topics.get(&name).cloned();
     let change = match (&known, rng.random_range(0..8)) {
-        (None, _) => Change::Set(Known { partitions: rng.random_range(1..4), retention_ms: 604_800_000, ..Known::default() }),
+        (None, _) => Change::Set(Known {
+            partitions: rng.random_range(1..4),
+            retention_ms: 604_800_000,
+            ..Known::default()
+        }),
         (Some(_), 0) => Change::Gone,
-        (Some(known), 1) => Change::Set(Known { retention_ms: rng.random_range(1_000_000..9_000_000), ..known.clone() }),
+        (Some(known), 1) => {
+            Change::Set(Known { retention_ms: rng.random_range(1_000_000..9_000_000), ..known.clone() })
+        }
         (Some(known), 2) => Change::Set(Known { partitions: known.partitions + 1, ..known.clone() }),
         (Some(known), 3) => Change::Set(Known { log_start: known.values, ..known.clone() }),
         (Some(known), 4) => Change::Set(Known { committed: known.values, ..known.clone() }),
@@ -108,7 +114,12 @@ fn apply(model: &mut Model, name: String, change: Change) {
     }
 }
 
-async fn make(api: &mut Api, name: &str, known: Option<&Known>, change: &Change) -> Result<(), tonic::Status> {
+async fn make(
+    api: &mut Api,
+    name: &str,
+    known: Option<&Known>,
+    change: &Change,
+) -> Result<(), tonic::Status> {
     let topic = name.to_owned();
     match (known, change) {
         (_, Change::Gone) => {
@@ -129,7 +140,9 @@ async fn make(api: &mut Api, name: &str, known: Option<&Known>, change: &Change)
         }
         (Some(old), Change::Set(new)) if old.log_start != new.log_start => {
             let partitions = vec![RecordDeletion { partition: 0, before_offset: new.log_start }];
-            api.admin.delete_records(DeleteRecordsRequest { topic, partitions, validate_only: false }).await?;
+            api.admin
+                .delete_records(DeleteRecordsRequest { topic, partitions, validate_only: false })
+                .await?;
         }
         (Some(old), Change::Set(new)) if old.committed != new.committed => {
             api.commit("g", name, 0, new.committed).await?;
@@ -171,7 +184,11 @@ async fn look_at(api: &mut Api, name: &str, model: &Model) -> Known {
     let records = api.read_all(name, 0).await;
     for record in &records {
         let value = format!("{name}:{}", record.offset.unwrap());
-        assert_eq!(record.value.as_deref(), Some(value.as_bytes()), "{name} holds what was not written there");
+        assert_eq!(
+            record.value.as_deref(),
+            Some(value.as_bytes()),
+            "{name} holds what was not written there"
+        );
     }
     let first = &shown.partitions[0];
     let values = first.high_watermark.unwrap();
@@ -201,7 +218,11 @@ async fn a_restarted_broker_answers_at_once() {
         api.commit(&format!("g{n}"), &format!("t{n}"), 3, 1).await.unwrap();
     }
     for kill in [true, false] {
-        if kill { broker.kill() } else { broker.stop() }
+        if kill {
+            broker.kill()
+        } else {
+            broker.stop()
+        }
         broker.start_again();
         let mut api = broker.api().await;
         for n in 0..20 {
