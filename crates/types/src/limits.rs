@@ -48,5 +48,7 @@ pub const TRANSACTIONS_TOPIC: &str = "__transactions";
 pub const PAGE_SIZE_DEFAULT: u32 = 100;
 /// Largest page of a list.
 pub const PAGE_SIZE_MAX: u32 = 1_000;
+/// Most records in one produce request, so that its batch stays within its size whatever the records are.
+pub const RECORDS_PER_REQUEST_MAX: usize = 65_536;
 /// Most offsets in one commit request.
 pub const OFFSETS_PER_COMMIT_MAX: usize = 10_000;

@@ -64,7 +64,7 @@ impl Default for StandaloneConfig {
             worker_threads: 0,
             io_threads: 0,
             parallel_syncs: 4,
-            tail_cache_bytes: 64 << 20,
+            tail_cache_bytes: 16 << 20,
             produce_buffer_bytes: 256 << 20,
             disk_reserve_bytes: None,
             auto_create_topics: false,
@@ -121,7 +121,7 @@ pub struct StandaloneArgs {
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_syncs: Option<usize>,
-    /// Memory for recent batches, in bytes [default: 64 MiB]
+    /// Memory for recent batches, in bytes [default: 16 MiB]
     #[arg(long, value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tail_cache_bytes: Option<usize>,

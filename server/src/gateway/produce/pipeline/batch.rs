@@ -61,9 +61,9 @@ const REQUESTS_PER_BATCH_MAX: usize = 4_096;
 const CHECKED: &str = "the request's records were checked against limits below those of a batch";
 
 impl OpenBatch {
-    pub(super) fn new(compression: Compression, hashed_over: Option<u32>) -> Self {
+    pub(super) fn new(compression: Compression, hashed_over: Option<u32>, room_bytes: usize) -> Self {
         OpenBatch {
-            builder: BatchBuilder::with_capacity(compression, super::BATCH_BYTES_TARGET + (8 << 10)),
+            builder: BatchBuilder::with_capacity(compression, room_bytes),
             requests: Vec::new(),
             entries: Vec::new(),
             gateway_entry: None,
@@ -80,7 +80,7 @@ impl OpenBatch {
         let same_count =
             part.hashed_over.is_none() || self.hashed_over.is_none() || self.hashed_over == part.hashed_over;
         let room = self.builder.payload_bytes() + part.bytes
-            <= super::BATCH_BYTES_TARGET.max(part.bytes).max(self.builder.payload_bytes() + 1);
+            <= super::BATCH_BYTES_BUSY.max(part.bytes).max(self.builder.payload_bytes() + 1);
         neighbours && same_count && room && self.requests.len() < REQUESTS_PER_BATCH_MAX
     }
 

@@ -31,8 +31,15 @@ use crate::gateway::errors::ProduceError;
 use crate::proto::Record;
 use crate::storage_api::{AppendRequest, PipelinePosition, SharedStorage};
 
-/// Bytes at which a batch is closed.
+/// Bytes at which a batch is closed while the leader has little to do for this pipeline.
 const BATCH_BYTES_TARGET: usize = 64 << 10;
+/// Bytes at which it is closed while several batches are unanswered: waiting costs nothing then, and the price of a
+/// batch is shared by more records.
+const BATCH_BYTES_BUSY: usize = 256 << 10;
+/// Unanswered batches from which on the pipeline counts as busy.
+const UNANSWERED_BUSY: usize = 2;
+/// Least and most room that a new batch gets, in bytes.
+const BATCH_ROOM: (usize, usize) = (1 << 10, BATCH_BYTES_BUSY + (8 << 10));
 /// Most unanswered batches of a gateway on one partition (R10).
 const BATCHES_UNANSWERED_MAX: usize = 16;
 
@@ -125,6 +132,9 @@ struct State {
     /// Restarts in a row without an appended batch.
     attempts: u32,
     gateway_sequence: u64,
+    /// What the last batch held: the next one is given about as much room, so that small batches, which stay in
+    /// memory for readers at the tail, do not keep large buffers.
+    last_payload_bytes: usize,
     /// Sequences in unanswered batches, with those who wait for the same answer.
     pending: HashMap<SequenceKey, Vec<Repeat>>,
     by_producer: HashMap<ProducerId, usize>,
@@ -135,6 +145,14 @@ struct State {
 struct Repeat {
     answer: oneshot::Sender<PartResult>,
     fence: Option<Arc<StreamFence>>,
+}
+
+impl State {
+    /// Whether the open batch is to be closed for its size.
+    fn open_is_full(&self) -> bool {
+        let target = if self.unanswered < UNANSWERED_BUSY { BATCH_BYTES_TARGET } else { BATCH_BYTES_BUSY };
+        self.open.as_ref().is_some_and(|open| open.payload_bytes() >= target)
+    }
 }
 
 impl PartitionPipeline {
@@ -195,9 +213,10 @@ impl PartitionPipeline {
             self.close_open(&mut state);
         }
         let compression = self.route.load().compression;
-        let open = state.open.get_or_insert_with(|| OpenBatch::new(compression, part.hashed_over));
+        let room = (state.last_payload_bytes.max(part.bytes) * 5 / 4).clamp(BATCH_ROOM.0, BATCH_ROOM.1);
+        let open = state.open.get_or_insert_with(|| OpenBatch::new(compression, part.hashed_over, room));
         open.push(part, answer);
-        if open.payload_bytes() >= BATCH_BYTES_TARGET {
+        if state.open_is_full() {
             self.close_open(&mut state);
             self.pump(&mut state);
         } else if state.unanswered == 0 && !state.dispatching && !state.restarting {
@@ -227,6 +246,7 @@ impl PartitionPipeline {
     fn close_open(&self, state: &mut State) {
         if let Some(open) = state.open.take() {
             state.gateway_sequence += 1;
+            state.last_payload_bytes = open.payload_bytes();
             let sequence = Sequence::new(state.gateway_sequence);
             state.ready.push_back(open.close(self.context.producer_id, sequence));
         }

@@ -68,11 +68,9 @@ impl PartitionPipeline {
             }
             state.restarting = false;
         }
-        if state.unanswered == 0 || state.ready.is_empty() {
-            let idle = state.unanswered == 0 && state.ready.is_empty() && !state.dispatching;
-            if idle {
-                self.close_open(state);
-            }
+        let idle = state.unanswered == 0 && state.ready.is_empty() && !state.dispatching;
+        if idle || state.open_is_full() {
+            self.close_open(state);
         }
         self.pump(state);
     }
