@@ -194,10 +194,7 @@ async fn look_at(api: &mut Api, name: &str, model: &Model) -> Known {
     let values = first.high_watermark.unwrap();
     let log_start = first.log_start_offset.unwrap();
     assert_eq!(records.len() as i64, values - log_start, "{name} in {:?}", model.topics.get(name));
-    let committed = match api.committed("g", name, 0).await {
-        Some(offset) => offset,
-        None => 0,
-    };
+    let committed = api.committed("g", name, 0).await.unwrap_or_default();
     Known {
         partitions: shown.topic.as_ref().unwrap().partition_count,
         retention_ms: settings(&shown.config)["retention.ms"].0.parse().unwrap(),
