@@ -313,12 +313,12 @@ async fn damaged_caches(ended: Ended) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn damaged_caches_after_a_clean_stop_lose_nothing() {
+async fn kill_campaign_damaged_caches_after_a_clean_stop_lose_nothing() {
     damaged_caches(Ended::Cleanly).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn damaged_caches_after_a_kill_lose_nothing() {
+async fn kill_campaign_damaged_caches_after_a_kill_lose_nothing() {
     damaged_caches(Ended::Killed).await;
 }
 
