@@ -307,3 +307,6 @@ impl PartitionPipeline {
         self.answered.notify_waiters();
     }
 }
+
+#[cfg(test)]
+mod tests;
