@@ -6,6 +6,7 @@
 
 mod clock;
 pub mod config;
+pub mod exit;
 mod gateway;
 pub mod recover;
 pub mod standalone;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use wharf_client::cli::{Globals, Verb};
 use wharf_server::config::{StandaloneArgs, StandaloneConfig};
-use wharf_server::{recover, standalone, telemetry};
+use wharf_server::{exit, recover, standalone, telemetry};
 
 // Small, fast and steady under many threads; the system's allocator is not (see docs/adr).
 #[global_allocator]
@@ -63,7 +63,11 @@ fn run_standalone(args: &StandaloneArgs) -> anyhow::Result<()> {
         .thread_name("wharf-worker")
         .enable_all()
         .build()?;
-    runtime.block_on(standalone::run(config))
+    if let Err(error) = runtime.block_on(standalone::run(config)) {
+        eprintln!("error: {error:#}");
+        exit::exit_now(1);
+    }
+    Ok(())
 }
 
 fn run_verb(verb: Verb, globals: &Globals) -> ExitCode {

@@ -51,7 +51,7 @@ pub async fn run(config: StandaloneConfig) -> anyhow::Result<()> {
     if server.failed.is_cancelled() {
         // Destructors would wait for threads that wait for the disk.
         tracing::error!("the disk failed; check it and start again");
-        std::process::exit(1);
+        crate::exit::exit_now(1);
     }
     ended
 }

@@ -21,6 +21,7 @@ pub(super) async fn follow_image(node: Arc<StorageNode>) {
         let image = Arc::clone(&images.borrow_and_update());
         reconcile(&node, &image).await;
         tokio::select! {
+            biased;
             () = node.shared.stopping.cancelled() => return,
             changed = images.changed() => if changed.is_err() { return },
         }

@@ -62,7 +62,8 @@ impl Coordinator {
     pub(crate) fn lead(&self, partition: Arc<Partition>) {
         let index = partition.id().partition;
         let mut shards = self.shards.write();
-        if shards.contains_key(&index) {
+        // A change of the image that is still being followed during a stop must not begin what nobody would end.
+        if self.node.stopping.is_cancelled() || shards.contains_key(&index) {
             return;
         }
         let (requests, waiting) = mpsc::channel(REQUESTS_WAITING_MAX);

@@ -224,15 +224,11 @@ impl Partition {
         }
     }
 
-    /// Moves the high watermark and answers those who waited for it.
+    /// Moves the high watermark and answers those who waited for it: it is published first, so that whoever has an
+    /// answer finds its record in the next read.
     pub(super) fn advance_high_watermark(&self, state: &mut State, to: Offset) {
         state.log.advance_high_watermark(to);
         let high_watermark = state.log.high_watermark();
-        while state.waiters.front().is_some_and(|waiter| waiter.last_offset < high_watermark) {
-            if let Some(waiter) = state.waiters.pop_front() {
-                waiter.answer(Ok(()));
-            }
-        }
         self.high_watermark.send_if_modified(|published| {
             let moved = published.is_none_or(|published| published < high_watermark);
             if moved {
@@ -240,6 +236,11 @@ impl Partition {
             }
             moved
         });
+        while state.waiters.front().is_some_and(|waiter| waiter.last_offset < high_watermark) {
+            if let Some(waiter) = state.waiters.pop_front() {
+                waiter.answer(Ok(()));
+            }
+        }
     }
 }
 
