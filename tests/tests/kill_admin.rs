@@ -230,3 +230,33 @@ async fn a_restarted_broker_answers_at_once() {
         assert_eq!(ApiError::from_status(&missing).unwrap().reason, ErrorReason::TopicNotFound);
     }
 }
+
+/// A stop that comes while the broker still follows changes of topics ends in time, and clean.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_amid_changes_of_topics_is_clean() {
+    let mut broker = Broker::start_with(Options { power_loss: true, ..Options::default() });
+    for round in 0..15 {
+        let mut api = broker.api().await;
+        for n in 0..6 {
+            api.create(&format!("r{round}-{n}"), 3).await;
+            // With a commit there are shards of the offsets log that have to end too.
+            api.commit("g", &format!("r{round}-{n}"), 0, 0).await.unwrap();
+        }
+        let deletions: Vec<_> = (0..6)
+            .map(|n| {
+                let (mut api, topic) = (api.clone(), format!("r{round}-{n}"));
+                let deletion = DeleteTopicRequest { topic, purge: false, validate_only: false };
+                tokio::spawn(async move { api.admin.delete_topic(deletion).await.is_ok() })
+            })
+            .collect();
+        for deletion in deletions {
+            assert!(deletion.await.unwrap());
+        }
+        broker.kill();
+        // The next start has the folders of the deleted topics to clear away, and is stopped meanwhile.
+        broker.start_again();
+        broker.stop();
+        assert!(broker.data_dir().join("clean").exists(), "no clean marker: {}", broker.stderr());
+        broker.start_again();
+    }
+}

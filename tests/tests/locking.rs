@@ -157,7 +157,8 @@ async fn calls_during_the_stop_are_refused_or_done() {
     let (mut broker, status) = status.await.unwrap();
     assert_eq!(status.code(), Some(0));
     let (acknowledged, last) = loading.await.unwrap();
-    assert_eq!(last.code(), Code::Unavailable, "{last:?}");
+    // Refused by the server, or never sent because the connection was closed.
+    assert!(matches!(last.code(), Code::Unavailable | Code::Cancelled), "{last:?}");
     broker.start_again();
     let found = broker.api().await.read_all("t", 0).await.len() as i64;
     assert!((acknowledged..=acknowledged + 1).contains(&found), "{acknowledged} acknowledged, {found} found");
