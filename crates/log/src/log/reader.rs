@@ -16,7 +16,7 @@ use crate::index::Lookup;
 use crate::segment::{BatchCursor, CursorError, Segment, find_next_batch};
 
 /// Most bytes read from a file at a time.
-const CHUNK_BYTES_MAX: usize = 1 << 20;
+const CHUNK_BYTES_MAX: usize = 272 << 10;
 /// Room for what lies before the offset asked for: one index interval and a common batch.
 const CHUNK_SLACK_BYTES: usize = 16 << 10;
 /// How often a read starts again when the segments are replaced under it.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use parking_lot::Mutex;
 use wharf_types::{Offset, TimestampMs};
 
@@ -170,10 +170,9 @@ impl Segment {
     /// Reads up to `count` bytes of whole batches' area; fewer only at its end.
     pub(crate) fn read(&self, vfs: &dyn Vfs, position: u64, count: usize) -> io::Result<Bytes> {
         let left = usize::try_from(self.bytes().saturating_sub(position)).unwrap_or(usize::MAX);
-        let mut buffer = BytesMut::zeroed(count.min(left));
-        let read = self.file(vfs)?.read_at(&mut buffer, position)?;
-        buffer.truncate(read);
-        Ok(buffer.freeze())
+        let mut buffer = Vec::new();
+        self.file(vfs)?.read_to(&mut buffer, count.min(left), position)?;
+        Ok(Bytes::from(buffer))
     }
 
     /// Whether the relative offsets and positions of one more batch can be indexed.

@@ -112,6 +112,18 @@ pub trait VfsFile: Send + Sync {
     /// # Errors
     /// Those of the operating system.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+    /// Appends up to `count` bytes from the position to the buffer; fewer only at the end of the file. A file system
+    /// that can read into memory that was not set before does so.
+    ///
+    /// # Errors
+    /// Those of the operating system; what was read before is in the buffer.
+    fn read_to(&self, buffer: &mut Vec<u8>, count: usize, position: u64) -> io::Result<()> {
+        let before = buffer.len();
+        buffer.resize(before + count, 0);
+        let read = self.read_at(&mut buffer[before..], position);
+        buffer.truncate(before + *read.as_ref().unwrap_or(&0));
+        read.map(|_| ())
+    }
     /// Writes all bytes. After an error any part of them may be there.
     ///
     /// # Errors

@@ -102,6 +102,23 @@ impl Vfs for RealVfs {
 }
 
 impl VfsFile for RealFile {
+    fn read_to(&self, buffer: &mut Vec<u8>, count: usize, position: u64) -> io::Result<()> {
+        let end = buffer.len() + count;
+        buffer.reserve_exact(count);
+        let mut position = position;
+        while buffer.len() < end {
+            // The spare room may be larger than what is wanted; what is read beyond is cut off.
+            match rustix::io::pread(&self.0, rustix::buffer::spare_capacity(buffer), position) {
+                Ok(0) => break,
+                Ok(read) => position += read as u64,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        buffer.truncate(end);
+        Ok(())
+    }
+
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < buffer.len() {

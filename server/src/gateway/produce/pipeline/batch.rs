@@ -80,7 +80,7 @@ impl OpenBatch {
         let same_count =
             part.hashed_over.is_none() || self.hashed_over.is_none() || self.hashed_over == part.hashed_over;
         let room = self.builder.payload_bytes() + part.bytes
-            <= super::BATCH_BYTES_BUSY.max(part.bytes).max(self.builder.payload_bytes() + 1);
+            <= super::BATCH_BYTES_TARGET.max(part.bytes).max(self.builder.payload_bytes() + 1);
         neighbours && same_count && room && self.requests.len() < REQUESTS_PER_BATCH_MAX
     }
 

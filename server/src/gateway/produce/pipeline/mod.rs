@@ -31,15 +31,11 @@ use crate::gateway::errors::ProduceError;
 use crate::proto::Record;
 use crate::storage_api::{AppendRequest, PipelinePosition, SharedStorage};
 
-/// Bytes at which a batch is closed while the leader has little to do for this pipeline.
+/// Bytes at which a batch is closed. Larger ones leave the caches of a core between their copy, their checksum and
+/// their write, which costs more than it saves.
 const BATCH_BYTES_TARGET: usize = 64 << 10;
-/// Bytes at which it is closed while several batches are unanswered: waiting costs nothing then, and the price of a
-/// batch is shared by more records.
-const BATCH_BYTES_BUSY: usize = 256 << 10;
-/// Unanswered batches from which on the pipeline counts as busy.
-const UNANSWERED_BUSY: usize = 2;
 /// Least and most room that a new batch gets, in bytes.
-const BATCH_ROOM: (usize, usize) = (1 << 10, BATCH_BYTES_BUSY + (8 << 10));
+const BATCH_ROOM: (usize, usize) = (1 << 10, BATCH_BYTES_TARGET + (8 << 10));
 /// Most unanswered batches of a gateway on one partition (R10).
 const BATCHES_UNANSWERED_MAX: usize = 16;
 
@@ -147,14 +143,6 @@ struct Repeat {
     fence: Option<Arc<StreamFence>>,
 }
 
-impl State {
-    /// Whether the open batch is to be closed for its size.
-    fn open_is_full(&self) -> bool {
-        let target = if self.unanswered < UNANSWERED_BUSY { BATCH_BYTES_TARGET } else { BATCH_BYTES_BUSY };
-        self.open.as_ref().is_some_and(|open| open.payload_bytes() >= target)
-    }
-}
-
 impl PartitionPipeline {
     pub(crate) fn new(
         partition: TopicPartition,
@@ -216,10 +204,11 @@ impl PartitionPipeline {
         let room = (state.last_payload_bytes.max(part.bytes) * 5 / 4).clamp(BATCH_ROOM.0, BATCH_ROOM.1);
         let open = state.open.get_or_insert_with(|| OpenBatch::new(compression, part.hashed_over, room));
         open.push(part, answer);
-        if state.open_is_full() {
+        if open.payload_bytes() >= BATCH_BYTES_TARGET {
             self.close_open(&mut state);
-            self.pump(&mut state);
-        } else if state.unanswered == 0 && !state.dispatching && !state.restarting {
+        }
+        let something_to_send = state.unanswered == 0 || !state.ready.is_empty();
+        if something_to_send && !state.dispatching && !state.restarting {
             state.dispatching = true;
             let pipeline = Arc::clone(self);
             self.context.runtime.spawn(async move { pipeline.dispatch().await });
@@ -232,15 +221,19 @@ impl PartitionPipeline {
         self.answered.notified()
     }
 
-    /// Closes the open batch once the requests that are ready now are in it.
+    /// Sends what is closed, and the open batch of an idle pipeline, once the requests that are ready now are in them:
+    /// one turn of the leader then takes them all.
     async fn dispatch(self: Arc<Self>) {
         tokio::task::yield_now().await;
         let mut state = self.state.lock();
         state.dispatching = false;
-        if state.unanswered == 0 && !state.restarting {
-            self.close_open(&mut state);
-            self.pump(&mut state);
+        if state.restarting {
+            return;
         }
+        if state.unanswered == 0 {
+            self.close_open(&mut state);
+        }
+        self.pump(&mut state);
     }
 
     fn close_open(&self, state: &mut State) {

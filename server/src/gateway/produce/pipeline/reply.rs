@@ -69,7 +69,7 @@ impl PartitionPipeline {
             state.restarting = false;
         }
         let idle = state.unanswered == 0 && state.ready.is_empty() && !state.dispatching;
-        if idle || state.open_is_full() {
+        if idle {
             self.close_open(state);
         }
         self.pump(state);
