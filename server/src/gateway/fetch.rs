@@ -138,8 +138,12 @@ fn non_negative(field: &'static str, value: i32) -> Result<u32, ApiError> {
 
 /// Takes records up to the bounds: at least one, if there is one.
 fn decode(reply: FetchReply, bounds: &Bounds) -> Result<FetchResponse, StorageError> {
+    // Grown step by step, a full answer's records would be copied several times.
+    let available: usize = reply.batches.iter().map(|batch| batch.header().record_count as usize).sum();
+    let most = (bounds.max_bytes / limits::RECORD_OVERHEAD_BYTES + 1).min(bounds.max_records);
+    let records = Vec::with_capacity(available.min(most));
     let mut taker =
-        Taker { bounds, start: reply.start, counted: 0, wire: RESPONSE_MARGIN, records: Vec::new() };
+        Taker { bounds, start: reply.start, counted: 0, wire: RESPONSE_MARGIN, records };
     let mut next_offset = reply.next_offset;
     'batches: for batch in &reply.batches {
         if batch.header().kind == BatchKind::Control {
