@@ -479,6 +479,7 @@ fn announce(event: &Event, index: u64) {
                 "DATA_LOSS_POSSIBLE: a leader was elected that may lack committed records"
             );
         }
-        Event::NoLeader { partition } => tracing::warn!(index, %partition, "partition without a leader"),
+        // Also at each clean stop, and again when the log is replayed.
+        Event::NoLeader { partition } => tracing::debug!(index, %partition, "partition without a leader"),
     }
 }

@@ -49,6 +49,7 @@ pub struct StandaloneConfig {
     /// Longest time for a graceful stop, in milliseconds.
     pub shutdown_timeout_ms: u64,
     /// For power-loss tests: writes stay in the process until they are flushed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub test_power_loss: bool,
 }
 

@@ -142,8 +142,7 @@ fn decode(reply: FetchReply, bounds: &Bounds) -> Result<FetchResponse, StorageEr
     let available: usize = reply.batches.iter().map(|batch| batch.header().record_count as usize).sum();
     let most = (bounds.max_bytes / limits::RECORD_OVERHEAD_BYTES + 1).min(bounds.max_records);
     let records = Vec::with_capacity(available.min(most));
-    let mut taker =
-        Taker { bounds, start: reply.start, counted: 0, wire: RESPONSE_MARGIN, records };
+    let mut taker = Taker { bounds, start: reply.start, counted: 0, wire: RESPONSE_MARGIN, records };
     let mut next_offset = reply.next_offset;
     'batches: for batch in &reply.batches {
         if batch.header().kind == BatchKind::Control {

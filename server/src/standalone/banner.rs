@@ -24,9 +24,9 @@ fn text(program: &str, listen: SocketAddr, ops: SocketAddr, data_dir: &Path) -> 
   metrics and probes on http://{ops}, data in {data_dir}
 
   Try this in another terminal:
-    {program}{endpoint} topic create clicks --partitions 3
-    echo 'u1=hello' | {program}{endpoint} produce clicks --key-separator =
-    {program}{endpoint} consume clicks --from earliest --until end --format '%k %v\\n'
+    {program}{endpoint} topic create hello --partitions 3
+    echo 'u1=world' | {program}{endpoint} produce hello --key-separator =
+    {program}{endpoint} consume hello --from earliest --until end --format '%k %v\\n'
   or without the wharf program:
     grpcurl -plaintext {listen} list wharf.v1.BrokerService
 

@@ -1,6 +1,6 @@
 //! `wharf standalone`: controller, storage and gateway in one process, with direct calls between them.
 //!
-//! Start: take the data directory, bind the ports, open the controller, register and open the partitions, then serve.
+//! Start: bind the ports, take the data directory, open the controller, register and open the partitions, then serve.
 //! Stop: refuse new work, let calls end, flush everything, write the clean-shutdown marker last. After a failed disk
 //! the process ends at once without a marker, so that the next start checks the logs.
 
@@ -40,9 +40,10 @@ pub async fn run(config: StandaloneConfig) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let vfs: Arc<dyn Vfs> =
         if config.test_power_loss { Arc::new(PowerLossVfs::new()) } else { Arc::new(RealVfs::new()) };
-    let data_dir = open_data_dir(&config, &vfs).await?;
+    // The ports first: a start that cannot be leaves no folder behind.
     let listener = bind(config.listen, "--listen").await?;
     let ops_listener = bind(config.ops_listen, "--ops-listen").await?;
+    let data_dir = open_data_dir(&config, &vfs).await?;
     let server = tokio::select! {
         server = Server::start(&config, vfs, data_dir) => server?,
         () = signals.next() => anyhow::bail!("stopped before the start was complete"),
@@ -158,19 +159,23 @@ impl Server {
             Arc::clone(&readiness) as Arc<dyn ops_http::Probe>,
             stop_ops.clone(),
         ));
+        let (up, is_up) = tokio::sync::oneshot::channel();
         let mut calls = tokio::spawn(serve::public_port(
             Arc::clone(&self.gateway),
             listener,
             stop_calls.clone(),
             Arc::clone(&readiness),
+            up,
         ));
-        let up = async {
-            readiness.wait().await;
-            banner::print(address, ops_address, &config.data_dir);
+        let announce = async {
+            // Without an answer the port has ended, which is told by another branch.
+            if is_up.await.is_ok() {
+                banner::print(address, ops_address, &config.data_dir);
+            }
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = up => {}
+            () = announce => {}
             () = signals.next() => tracing::info!("stopping; a second signal stops at once"),
             () = self.failed.cancelled() => anyhow::bail!("the disk failed"),
             stopped = self.controller.stopped() => anyhow::bail!("the controller stopped: {stopped:?}"),

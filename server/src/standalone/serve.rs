@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tonic::codec::CompressionEncoding;
 use tonic::transport::Server;
@@ -27,7 +28,7 @@ const RESETS_PENDING_MAX: usize = STREAMS_PER_CONNECTION_MAX as usize;
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves the public port until `stop` is cancelled and the calls have ended.
+/// Serves the public port until `stop` is cancelled and the calls have ended. `up` is told once health says SERVING.
 ///
 /// # Errors
 /// Those of the transport.
@@ -36,6 +37,7 @@ pub(super) async fn public_port(
     listener: TcpListener,
     stop: CancellationToken,
     readiness: Arc<Readiness>,
+    up: oneshot::Sender<()>,
 ) -> anyhow::Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
     let broker = BrokerServiceServer::new(BrokerApi::new(Arc::clone(&gateway)))
@@ -56,6 +58,8 @@ pub(super) async fn public_port(
         health.set_service_status("", tonic_health::ServingStatus::Serving).await;
         health.set_serving::<BrokerServiceServer<BrokerApi>>().await;
         health.set_serving::<AdminServiceServer<AdminApi>>().await;
+        // Whoever started the server may not care.
+        let _ = up.send(());
         stop_health.cancelled().await;
         health.set_not_serving::<BrokerServiceServer<BrokerApi>>().await;
         health.set_not_serving::<AdminServiceServer<AdminApi>>().await;

@@ -379,7 +379,11 @@ async fn status(partition: &Arc<Partition>) -> Result<PartitionStatus, StorageEr
         log_start: partition.reader().log_start_offset(),
         high_watermark: partition.high_watermark(),
         size_bytes: partition.reader().size_bytes(),
-        damaged: damaged.iter().map(|range| (range.from, range.next_good)).collect(),
+        damaged: damaged
+            .iter()
+            .filter(|range| !range.skipped)
+            .map(|range| (range.from, range.next_good))
+            .collect(),
     })
 }
 

@@ -80,7 +80,7 @@ fn open_log(node: &StorageNode, id: TopicPartition, settings: &TopicSettings) ->
     if report.truncated_bytes > 0 {
         tracing::warn!(topic = %settings.name, partition = %id.partition, bytes = report.truncated_bytes, "an unfinished tail was cut off");
     }
-    for range in &report.damaged {
+    for range in report.damaged.iter().filter(|range| !range.skipped) {
         tracing::error!(topic = %settings.name, partition = %id.partition, from = %range.from, next_good = %range.next_good, "records are damaged; all outside of this range is served");
         node.shared.metrics.corruption_found();
     }
