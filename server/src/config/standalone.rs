@@ -64,7 +64,7 @@ impl Default for StandaloneConfig {
             log_format: LogFormat::Text,
             worker_threads: 0,
             io_threads: 0,
-            parallel_syncs: 4,
+            parallel_syncs: 2,
             tail_cache_bytes: 16 << 20,
             produce_buffer_bytes: 256 << 20,
             disk_reserve_bytes: None,
@@ -118,7 +118,7 @@ pub struct StandaloneArgs {
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io_threads: Option<usize>,
-    /// Flushes of different logs that may run at the same time [default: 4]
+    /// Flushes of different logs that may run at the same time [default: 2]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_syncs: Option<usize>,

@@ -60,8 +60,19 @@ pub(super) async fn fetch(
     };
     // Without transactions the last stable offset is the high watermark for every isolation level.
     let _ = isolation;
-    let response =
+    let checked_from = query.last_epoch.and(match query.position {
+        FetchPosition::Offset(offset) => Some(offset),
+        _ => None,
+    });
+    let mut response =
         read(gateway, query, &bounds).await.map_err(|error| errors::storage_error(&route.name, &error))?;
+    if let Some(offset) = checked_from
+        && response.records.is_empty()
+    {
+        // A reader that names its last epoch stays where that epoch belongs until there is a record of a newer one:
+        // past control batches the epoch would be taken for that of lost records.
+        response.next_offset = Some(offset.to_wire());
+    }
     gateway.metrics.fetched(response.records.len());
     Ok(response)
 }
@@ -90,6 +101,8 @@ async fn read(
             return Ok(response);
         }
         query.position = FetchPosition::Offset(next);
+        // What was passed has an epoch of its own, which the reader has not seen.
+        query.last_epoch = None;
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) async fn until_available<T>(
 }
 
 /// Waits before try number `attempt + 2` of a call.
-pub(super) async fn pause(attempt: u32) {
+pub(crate) async fn pause(attempt: u32) {
     let wait = WAIT_FIRST.saturating_mul(1 << attempt.min(6)).min(WAIT_LONGEST);
     tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.0))).await;
 }

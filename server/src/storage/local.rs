@@ -7,12 +7,11 @@ use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use wharf_log::batch::BatchKind;
-use wharf_types::{
-    GroupName, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TopicPartition, limits,
-};
+use wharf_types::{GroupName, LeaderEpoch, Offset, TopicPartition, limits};
 
 use super::node::StorageNode;
 use super::partition::{Partition, ReadPlan};
+use crate::storage_api::SequenceQuery;
 use crate::storage_api::{
     AppendFailure, AppendReply, AppendRequest, CommitError, CommittedPosition, DiskStatus, FetchPosition,
     FetchQuery, FetchReply, GroupCommit, GroupDescription, GroupPage, ListedOffset, OffsetQuery,
@@ -136,17 +135,16 @@ impl StorageApi for LocalStorage {
         self.on_partition(partition, |partition| async move { has_keyed_records(&partition).await })
     }
 
-    fn remembers(
-        &self,
-        partition: TopicPartition,
-        producer_id: ProducerId,
-        epoch: ProducerEpoch,
-        sequence: Sequence,
-    ) -> BoxFuture<'static, Result<bool, StorageError>> {
-        self.on_partition(partition, move |partition| {
-            let found = partition
-                .with_log(move |log| log.producer_states().find(producer_id, epoch, sequence).is_some());
-            answered(found)
+    fn remembers(&self, query: SequenceQuery) -> BoxFuture<'static, Result<bool, StorageError>> {
+        self.on_partition(query.partition, move |partition| async move {
+            let current = partition.settings().partition_count;
+            if current < query.partition_count {
+                return Err(StorageError::StalePartitionCount { sent: query.partition_count, current });
+            }
+            let found = partition.with_log(move |log| {
+                log.producer_states().find(query.producer_id, query.epoch, query.sequence).is_some()
+            });
+            answered(found).await
         })
     }
 

@@ -107,6 +107,7 @@ async fn remove_deleted(node: &Arc<StorageNode>, image: &Image) {
         if !node.discarded.write().insert(deleted.id) {
             continue;
         }
+        node.unavailable.write().retain(|partition| partition.topic_id != deleted.id);
         let gone: Vec<Arc<Partition>> =
             node.partitions().into_iter().filter(|partition| partition.id().topic_id == deleted.id).collect();
         let mut folders: Vec<TopicPartition> = gone.iter().map(|partition| partition.id()).collect();

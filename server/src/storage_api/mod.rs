@@ -79,13 +79,7 @@ pub(crate) trait StorageApi: Send + Sync + 'static {
     fn has_keyed_records(&self, partition: TopicPartition) -> BoxFuture<'static, Result<bool, StorageError>>;
 
     /// Whether the partition remembers this request of a producer, which a topic's growth may have moved (R10).
-    fn remembers(
-        &self,
-        partition: TopicPartition,
-        producer_id: ProducerId,
-        epoch: ProducerEpoch,
-        sequence: Sequence,
-    ) -> BoxFuture<'static, Result<bool, StorageError>>;
+    fn remembers(&self, query: SequenceQuery) -> BoxFuture<'static, Result<bool, StorageError>>;
 
     /// Commits offsets of a group at its coordinator; answered once they are durable and visible (R14).
     fn commit(&self, commit: GroupCommit) -> BoxFuture<'static, Result<(), CommitError>>;
@@ -128,6 +122,21 @@ pub(crate) trait StorageApi: Send + Sync + 'static {
 
     /// Space on the disks and bytes of log, summed over the storage nodes of this process.
     fn disk_status(&self) -> DiskStatus;
+}
+
+/// Asks a partition for one request of a producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SequenceQuery {
+    /// The partition.
+    pub(crate) partition: TopicPartition,
+    /// The topic's partition count as the gateway knows it; the leader answers once it knows it too.
+    pub(crate) partition_count: u32,
+    /// The producer.
+    pub(crate) producer_id: ProducerId,
+    /// Its epoch.
+    pub(crate) epoch: ProducerEpoch,
+    /// The request's number.
+    pub(crate) sequence: Sequence,
 }
 
 /// The storage that a gateway uses.

@@ -40,7 +40,8 @@ pub(super) fn spread(
         Some(key) => partition_for_sequence(key, count),
         None => route.sticky_partition(now),
     };
-    let mut hashed = false;
+    // A place that follows from the sequence depends on the partition count as one that follows from the key.
+    let mut hashed = producer.is_some();
     let mut partition_of = |record| match record_key(record) {
         Some(key) => {
             hashed = true;

@@ -15,8 +15,10 @@ use super::pipeline::{Part, PartAnswer, PartResult, PushRefused, SequenceKey};
 use super::record::{check_record, record_bytes};
 use crate::gateway::Gateway;
 use crate::gateway::errors::{self, ProduceError};
+use crate::gateway::retry;
 use crate::gateway::routing::TopicRoute;
 use crate::proto::{Acks, ProduceRequest, ProduceResponse, RecordPosition};
+use crate::storage_api::SequenceQuery;
 
 /// A request that passed its checks.
 pub(crate) struct Submission {
@@ -141,14 +143,41 @@ async fn place_request(
     if let (Some(key), Some(old_count), None) = (producer, route.count_before_growth(), request.partition) {
         let old = spread(route, request, producer, old_count, now)?;
         for partition in old.partitions() {
-            let id = route.partition_id(partition);
-            let known = gateway.storage.remembers(id, key.producer_id, key.epoch, key.sequence).await;
-            if known.map_err(|error| errors::storage_error(&route.name, &error))? {
+            // The first try may still be on its way, or in the log.
+            let on_its_way = route.pipeline(partition).is_some_and(|pipeline| pipeline.is_pending(&key));
+            if on_its_way || is_remembered(gateway, route, partition, key).await? {
                 return Ok(old.without_hash());
             }
         }
     }
     spread(route, request, producer, route.partition_count(), now)
+}
+
+/// Asks the leader, under the new partition count: it answers once it knows that count, and so refuses from then on
+/// what was placed under the old one.
+async fn is_remembered(
+    gateway: &Gateway,
+    route: &TopicRoute,
+    partition: PartitionIndex,
+    key: SequenceKey,
+) -> Result<bool, ApiError> {
+    let query = SequenceQuery {
+        partition: route.partition_id(partition),
+        partition_count: route.partition_count(),
+        producer_id: key.producer_id,
+        epoch: key.epoch,
+        sequence: key.sequence,
+    };
+    let mut attempt = 0;
+    loop {
+        match gateway.storage.remembers(query).await {
+            Err(error) if error.is_retriable() && !gateway.drain.is_cancelled() => {
+                retry::pause(attempt).await;
+                attempt += 1;
+            }
+            result => return result.map_err(|error| errors::storage_error(&route.name, &error)),
+        }
+    }
 }
 
 /// Pushes a part, waiting while its producer has too much unanswered on the partition (R10).

@@ -137,12 +137,10 @@ impl Reader {
                     return;
                 }
             };
-            let (failed, drained) = (self.failed.clone(), drain.clone());
             let place = tokio::select! {
+                // After a failure it ends soon: by its fence, or by its deadline.
                 place = self.place(message) => place,
-                // A request that waits for its place was not sent; the stream's end says so.
-                () = failed.cancelled() => break,
-                () = drained.cancelled() => {
+                () = drain.cancelled() => {
                     drop(places.send(Err(errors::draining().into_status())).await);
                     return;
                 }
@@ -203,7 +201,11 @@ impl Reader {
                 Err(ApiError::invalid("timeout_ms", "is negative; 0 means 30 s").with_applied(Applied::None))
             }
             None => Err(ApiError::invalid("request", "is not set").with_applied(Applied::None)),
-            Some(request) => self.submit(request, fence).await,
+            Some(request) => match timeout_at(deadline, self.submit(request, fence)).await {
+                Ok(submitted) => submitted,
+                // Of several partitions some may have got their share.
+                Err(_) => Err(errors::timeout(limit).with_applied(Applied::Unknown)),
+            },
         };
         match submitted {
             Ok(pending) => Box::pin(async move {

@@ -58,8 +58,12 @@ pub(super) async fn load(
     partition: &Arc<Partition>,
 ) -> Result<GroupShard, LoadError> {
     let mut committed = partition.watch_high_watermark();
-    let end =
-        committed.wait_for(Option::is_some).await.map_err(|_| LoadError::ShuttingDown)?.unwrap_or_default();
+    let end = tokio::select! {
+        known = committed.wait_for(Option::is_some) => known.map_err(|_| LoadError::ShuttingDown)?.unwrap_or_default(),
+        // Without an office, for want of space, the end stays unknown.
+        () = node.stopping.cancelled() => return Err(LoadError::ShuttingDown),
+        () = node.failed.cancelled() => return Err(LoadError::ShuttingDown),
+    };
     // What the rows claim to end with is compared with the log.
     let index = partition.id().partition;
     let last = store.meta(index).and_then(|meta| meta.applied.previous());

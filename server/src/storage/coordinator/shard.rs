@@ -60,6 +60,7 @@ pub(super) async fn run_shard(
         match load(&shard.node, &shard.store, &shard.partition).await {
             Ok(loaded) => {
                 *shard.view.shard.write() = Some(loaded);
+                attempt = 0;
                 match shard.run(&mut waiting).await {
                     Ok(()) => return,
                     // What was appended last may be in the log or not: only the log can tell.

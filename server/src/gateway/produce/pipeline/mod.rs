@@ -216,7 +216,12 @@ impl PartitionPipeline {
         Ok(receiver)
     }
 
-    /// Waits until a request of this partition was answered.
+    /// Whether a request with this sequence is unanswered here.
+    pub(crate) fn is_pending(&self, key: &SequenceKey) -> bool {
+        self.state.lock().pending.contains_key(key)
+    }
+
+    /// Waits until a sequenced request of this partition was answered.
     pub(crate) fn answered(&self) -> tokio::sync::futures::Notified<'_> {
         self.answered.notified()
     }
@@ -296,8 +301,6 @@ impl PartitionPipeline {
         for batch in refused.chain(ready) {
             self.refuse(&mut state, batch.requests, &ProduceError::TopicGone);
         }
-        drop(state);
-        self.answered.notify_waiters();
     }
 }
 

@@ -51,8 +51,6 @@ impl PartitionPipeline {
             }
         }
         self.go_on(&mut state);
-        drop(state);
-        self.answered.notify_waiters();
     }
 
     /// Sends what comes next, once a refused generation is answered in full.
@@ -73,6 +71,11 @@ impl PartitionPipeline {
             self.close_open(state);
         }
         self.pump(state);
+        // All that was ready may have been given up, and nobody else would send what has gathered behind it.
+        if state.unanswered == 0 && state.ready.is_empty() && !state.dispatching && state.open.is_some() {
+            self.close_open(state);
+            self.pump(state);
+        }
     }
 
     /// Puts the refused batches, oldest first, before everything that has not been sent yet.
@@ -244,6 +247,8 @@ impl PartitionPipeline {
             if *unanswered == 0 {
                 state.by_producer.remove(&key.producer_id);
             }
+            // Whoever waits for a place of this producer looks again.
+            self.answered.notify_waiters();
         }
         state.pending.remove(&key).unwrap_or_default()
     }

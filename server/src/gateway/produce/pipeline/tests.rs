@@ -174,13 +174,7 @@ impl StorageApi for Leader {
         not_asked()
     }
 
-    fn remembers(
-        &self,
-        _: TopicPartition,
-        _: ProducerId,
-        _: ProducerEpoch,
-        _: Sequence,
-    ) -> BoxFuture<'static, Result<bool, StorageError>> {
+    fn remembers(&self, _: SequenceQuery) -> BoxFuture<'static, Result<bool, StorageError>> {
         not_asked()
     }
 
