@@ -32,6 +32,8 @@ struct LeaderLog {
     rng: StdRng,
     /// Chance in a hundred that a batch is refused.
     refusals: u32,
+    /// Chance in a hundred that there is no space for it.
+    full: u32,
     states: ProducerStates,
     values: Vec<String>,
     generation: u64,
@@ -41,9 +43,14 @@ struct LeaderLog {
 
 impl Leader {
     fn new(seed: u64, refusals: u32) -> Arc<Self> {
+        Leader::with_full_disk(seed, refusals, 0)
+    }
+
+    fn with_full_disk(seed: u64, refusals: u32, full: u32) -> Arc<Self> {
         let log = LeaderLog {
             rng: StdRng::seed_from_u64(seed),
             refusals,
+            full,
             states: ProducerStates::new(Offset::ZERO),
             values: Vec::new(),
             generation: 0,
@@ -73,6 +80,11 @@ impl LeaderLog {
         if self.rng.random_ratio(self.refusals, 100) {
             self.broken = true;
             return refuse(StorageError::LeaderNotAvailable(PARTITION), request.batch);
+        }
+        if self.rng.random_ratio(self.full, 100) {
+            self.broken = true;
+            let error = StorageError::StorageFull { available_bytes: 0, reserve_bytes: 0 };
+            return Err(AppendFailure { error, batch: None });
         }
         if let CheckOutcome::Refused(verdicts) = self.states.check(request.batch.entries()) {
             self.broken |= !verdicts.iter().all(is_final);
@@ -379,4 +391,53 @@ async fn refusals_lose_reorder_and_repeat_nothing() {
         }
         assert_eq!(context.budget.used_bytes(), 0, "seed {seed}");
     }
+}
+
+/// Streams that fail for a full disk: whatever else waits with them, each request is answered, and nothing of a stream
+/// is written behind its first failure.
+#[tokio::test(start_paused = true)]
+async fn failing_streams_hold_nobody_up() {
+    for seed in 0..200 {
+        let leader = Leader::with_full_disk(seed, 20, 10);
+        let (pipeline, context) = pipeline(&leader);
+        let mut rng = StdRng::seed_from_u64(seed ^ 0xf011);
+        let failures: [FirstFailure; 3] = Default::default();
+        let mut next = [0_u64; 3];
+        let mut answers = Vec::new();
+        for _ in 0..150 {
+            let stream = rng.random_range(0..4_usize);
+            let answer = if stream == 3 {
+                push(&pipeline, &context, &padded("plain", answers.len() as u64), None, None).await
+            } else {
+                let sequence = next[stream];
+                next[stream] += 1;
+                let fence = Arc::new(StreamFence::new(&failures[stream], sequence));
+                let key = key(10 + stream as u64, sequence);
+                let value = padded(&stream.to_string(), sequence);
+                push(&pipeline, &context, &value, Some(key), Some(&fence)).await
+            };
+            answers.push(answer);
+            if rng.random_ratio(1, 20) {
+                tokio::task::yield_now().await;
+            }
+        }
+        for answer in answers {
+            let answered = tokio::time::timeout(std::time::Duration::from_secs(60), answer).await;
+            assert!(answered.is_ok(), "seed {seed}: a request was never answered");
+        }
+        for stream in 0..3 {
+            let prefix = format!("{stream}-");
+            let own: Vec<String> =
+                leader.values().into_iter().filter(|value| value.starts_with(&prefix)).collect();
+            let dense: Vec<String> =
+                (0..own.len()).map(|sequence| padded(&stream.to_string(), sequence as u64)).collect();
+            assert_eq!(own, dense, "seed {seed}: something was written behind a failure");
+        }
+        assert_eq!(context.budget.used_bytes(), 0, "seed {seed}");
+    }
+}
+
+/// A value so large that some of them fill a batch.
+fn padded(name: &str, sequence: u64) -> String {
+    format!("{:<8000}", format!("{name}-{sequence}"))
 }
