@@ -207,11 +207,8 @@ impl PartitionPipeline {
         if open.payload_bytes() >= BATCH_BYTES_TARGET {
             self.close_open(&mut state);
         }
-        let something_to_send = state.unanswered == 0 || !state.ready.is_empty();
-        if something_to_send && !state.dispatching && !state.restarting {
-            state.dispatching = true;
-            let pipeline = Arc::clone(self);
-            self.context.runtime.spawn(async move { pipeline.dispatch().await });
+        if state.unanswered == 0 || !state.ready.is_empty() {
+            self.dispatch_soon(&mut state);
         }
         Ok(receiver)
     }
@@ -224,6 +221,16 @@ impl PartitionPipeline {
     /// Waits until a sequenced request of this partition was answered.
     pub(crate) fn answered(&self) -> tokio::sync::futures::Notified<'_> {
         self.answered.notified()
+    }
+
+    /// Has a task on its way that sends, unless there is one or a refused generation has to be answered first.
+    fn dispatch_soon(self: &Arc<Self>, state: &mut State) {
+        if state.dispatching || state.restarting {
+            return;
+        }
+        state.dispatching = true;
+        let pipeline = Arc::clone(self);
+        self.context.runtime.spawn(async move { pipeline.dispatch().await });
     }
 
     /// Sends what is closed, and the open batch of an idle pipeline, once the requests that are ready now are in them:

@@ -66,15 +66,10 @@ impl PartitionPipeline {
             }
             state.restarting = false;
         }
-        let idle = state.unanswered == 0 && state.ready.is_empty() && !state.dispatching;
-        if idle {
-            self.close_open(state);
-        }
         self.pump(state);
-        // All that was ready may have been given up, and nobody else would send what has gathered behind it.
-        if state.unanswered == 0 && state.ready.is_empty() && !state.dispatching && state.open.is_some() {
-            self.close_open(state);
-            self.pump(state);
+        // Also where all that was ready has been given up: nobody else would send what has gathered behind it.
+        if state.unanswered == 0 && state.open.is_some() {
+            self.dispatch_soon(state);
         }
     }
 
