@@ -1,7 +1,7 @@
 //! The server: the gateway and storage roles, their wiring into one process, telemetry and configuration.
 //!
-//! [`gateway`] and [`storage`] never import each other; they meet in [`standalone`], and the gateway reaches storage
-//! through [`storage_api`] only. The controller is the crate `wharf-controller`; this crate knows no raft, and RocksDB
+//! `gateway` and `storage` never import each other; they meet in [`standalone`], and the gateway reaches storage
+//! through `storage_api` only. The controller is the crate `wharf-controller`; this crate knows no raft, and RocksDB
 //! only in `storage::offsets_store`.
 
 mod clock;
