@@ -185,3 +185,27 @@ fn the_disk_may_be_full_at_any_byte() {
         check_reopened(&vfs, durable_end);
     }
 }
+
+/// A clean marker speaks for the log as it was left: a last segment that was cut since is damage, not a shorter log.
+#[test]
+fn a_segment_cut_after_a_clean_stop_is_told() {
+    for cut in [1, 900, 1_100, 3_000] {
+        let vfs = MemoryVfs::new();
+        let mut log = create(&vfs);
+        for _ in 0..4 {
+            append(&mut log).unwrap();
+        }
+        flush(&mut log).unwrap();
+        let checkpoint = log.close().unwrap();
+        let segment = Path::new(DIR).join("00000000000000000000.log");
+        let file = vfs.open(&segment, wharf_log::vfs::OpenMode::ReadWrite).unwrap();
+        let length = file.len().unwrap();
+        file.set_len(length - cut).unwrap();
+        file.sync_data().unwrap();
+        let hint = OpenHint { clean: true, checkpoint: Some(checkpoint) };
+        let vfs: Arc<dyn Vfs> = Arc::new(vfs);
+        let (log, report) = Log::open(vfs, Path::new(DIR), PARTITION, config(), hint, NOW).unwrap();
+        assert_eq!(log.log_end_offset(), checkpoint.durable_end, "cut by {cut}");
+        assert!(!report.damaged.is_empty(), "cut by {cut}");
+    }
+}

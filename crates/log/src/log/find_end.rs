@@ -37,7 +37,7 @@ impl Opening<'_> {
         let checkpoint = self.hint.checkpoint.unwrap_or_default();
         let durable_end = manifest.capped(checkpoint.durable_end, checkpoint.generation);
         let start = if self.hint.clean { Offset::MAX } else { durable_end };
-        let trusted = self.trust_closed(&segments, start, manifest).map_err(failed)?;
+        let trusted = self.trust_closed(&segments, (start, durable_end), manifest).map_err(failed)?;
         let (at, position, expected) = if first.base_offset() > manifest.log_start {
             // Oldest segments that are missing are a gap like any other.
             (0, 0, manifest.log_start)
@@ -83,11 +83,13 @@ impl Opening<'_> {
         })
     }
 
-    /// Sets the ends of the segments below `start` that need no scan; how many there are.
+    /// Sets the ends of the segments below `start` that need no scan; how many there are. After a clean stop that may be
+    /// all of them, but only if the last one ends where the log was durable: one that was cut since is scanned, so that
+    /// what is gone is told (I19).
     fn trust_closed(
         &mut self,
         segments: &[Arc<Segment>],
-        start: Offset,
+        (start, durable_end): (Offset, Offset),
         manifest: &Manifest,
     ) -> io::Result<usize> {
         if segments.first().is_some_and(|first| first.base_offset() > manifest.log_start) {
@@ -103,7 +105,7 @@ impl Opening<'_> {
             let Some(end) = recovery::segment_end(&self.vfs, segment, self.partition)? else {
                 return Ok(at);
             };
-            let expected = next_base.unwrap_or(end.next_offset);
+            let expected = next_base.unwrap_or(durable_end);
             let joins = end.next_offset == expected || manifest.explains_gap(end.next_offset, expected);
             if !joins {
                 return Ok(at);
