@@ -65,17 +65,10 @@ pub(super) async fn commit(
     check_weight(&group, &offsets)?;
     check_ends(gateway, &offsets).await?;
     let commit = GroupCommit { group, offsets, member };
-    let mut attempt = 0_u32;
-    loop {
-        match gateway.storage.commit(commit.clone()).await {
-            Ok(()) => return Ok(CommitResponse {}),
-            Err(CommitError::Storage(error)) if error.is_retriable() && !gateway.drain.is_cancelled() => {
-                retry::pause(attempt).await;
-                attempt += 1;
-            }
-            Err(error) => return Err(errors::commit_error(&error)),
-        }
-    }
+    retry::until_changed(gateway, || gateway.storage.commit(commit.clone()))
+        .await
+        .map_err(|error| errors::commit_error(&error))?;
+    Ok(CommitResponse {})
 }
 
 fn check_member(member: crate::proto::GroupMember) -> Result<(String, u32, Option<u64>), ApiError> {

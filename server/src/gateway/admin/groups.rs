@@ -286,15 +286,8 @@ pub(super) async fn delete(
     request: DeleteGroupRequest,
 ) -> Result<DeleteGroupResponse, ApiError> {
     let group = check_group(&request.group)?;
-    let mut attempt = 0;
-    loop {
-        match gateway.storage.delete_group(group.clone(), request.validate_only).await {
-            Ok(()) => return Ok(DeleteGroupResponse {}),
-            Err(CommitError::Storage(error)) if error.is_retriable() && !gateway.drain.is_cancelled() => {
-                retry::pause(attempt).await;
-                attempt += 1;
-            }
-            Err(error) => return Err(errors::commit_error(&error)),
-        }
-    }
+    retry::until_changed(gateway, || gateway.storage.delete_group(group.clone(), request.validate_only))
+        .await
+        .map_err(|error| errors::commit_error(&error))?;
+    Ok(DeleteGroupResponse {})
 }

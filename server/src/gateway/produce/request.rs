@@ -18,7 +18,7 @@ use crate::gateway::errors::{self, ProduceError};
 use crate::gateway::retry;
 use crate::gateway::routing::TopicRoute;
 use crate::proto::{Acks, ProduceRequest, ProduceResponse, RecordPosition};
-use crate::storage_api::SequenceQuery;
+use crate::storage_api::{SequenceQuery, StorageError};
 
 /// A request that passed its checks.
 pub(crate) struct Submission {
@@ -168,16 +168,9 @@ async fn is_remembered(
         epoch: key.epoch,
         sequence: key.sequence,
     };
-    let mut attempt = 0;
-    loop {
-        match gateway.storage.remembers(query).await {
-            Err(error) if error.is_retriable() && !gateway.drain.is_cancelled() => {
-                retry::pause(attempt).await;
-                attempt += 1;
-            }
-            result => return result.map_err(|error| errors::storage_error(&route.name, &error)),
-        }
-    }
+    retry::while_retriable(gateway, StorageError::is_retriable, || gateway.storage.remembers(query))
+        .await
+        .map_err(|error| errors::storage_error(&route.name, &error))
 }
 
 /// Pushes a part, waiting while its producer has too much unanswered on the partition (R10).
